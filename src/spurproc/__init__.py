@@ -1,0 +1,1 @@
+"""Process supervision for Linux that does not lie."""

@@ -1,0 +1,173 @@
+"""Every exception that spurproc raises.
+
+    SpurprocError
+    |- InvalidArgument (ValueError)         the caller passed something that cannot mean anything
+    |- Unsupported                          this host cannot do it; says what is missing
+    |- SystemCallError (OSError)            the kernel said no; `errno` is real
+    |  |- KernelTooOld                      ENOSYS and its like: the kernel lacks it
+    |  |- NotPermitted (PermissionError)    EPERM, EACCES
+    |  |- AlreadyGone (ProcessLookupError)  ESRCH, ENOENT, ENODEV, ESTALE: what was named is not there any more
+    |  |- Busy                              EBUSY, EAGAIN, ETXTBSY
+    |  `- SpawnError                        a program did not start; says at which stage
+    |- SignalRefused                        a signal that spurproc will not send: pid <= 1, the caller itself, its own cgroup
+    |- NotCgroup2                           a folder that poses as a cgroup
+    |- IdentityUnreadable                   a process whose identity cannot be established
+    |- ExitUnknown                          asked for a return code that nobody can know
+    |- NotStarted                           asked for the return code of a program that never ran
+    |- ProcessFailed                        `check()` on a run that did not succeed
+    |- WaitTimeout (TimeoutError)           the deadline passed; the process still runs
+    |- SentinelRefused                      an exit record that may not be believed
+    `- RecordInvalid                        a record on disk that cannot be read
+"""
+
+from __future__ import annotations
+
+import errno as _errno
+import os
+
+__all__ = [
+    "AlreadyGone",
+    "Busy",
+    "ExitUnknown",
+    "IdentityUnreadable",
+    "InvalidArgument",
+    "KernelTooOld",
+    "NotCgroup2",
+    "NotPermitted",
+    "NotStarted",
+    "ProcessFailed",
+    "RecordInvalid",
+    "SentinelRefused",
+    "SignalRefused",
+    "SpawnError",
+    "SpurprocError",
+    "SystemCallError",
+    "Unsupported",
+    "WaitTimeout",
+    "from_errno",
+]
+
+
+class SpurprocError(Exception):
+    """The root: everything that spurproc raises on purpose."""
+
+
+class InvalidArgument(SpurprocError, ValueError):
+    """An argument that cannot mean anything; the message names it."""
+
+
+class Unsupported(SpurprocError):
+    """This host cannot do what was asked for, and there is no weaker way that would be honest."""
+
+
+class SystemCallError(SpurprocError, OSError):
+    """The kernel refused a system call. `errno` and `strerror` are the kernel's own."""
+
+    def __init__(self, errno: int, message: str) -> None:
+        super().__init__(errno, message)
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
+class KernelTooOld(SystemCallError):
+    """The kernel lacks the call, the flag or the file."""
+
+
+class NotPermitted(SystemCallError, PermissionError):
+    """The caller may not do this."""
+
+
+class AlreadyGone(SystemCallError, ProcessLookupError):
+    """The process, cgroup or file is not there any more."""
+
+
+class Busy(SystemCallError):
+    """The kernel cannot do it now and may later."""
+
+
+class SpawnError(SystemCallError):
+    """A program did not start: `errno` at `stage`, for `argv0`.
+
+    `stage` is the name of a `SpawnStage`; `interpreter` is the interpreter that the script names, where that is what is missing.
+    """
+
+    def __init__(self, errno: int, stage: str, argv0: str, *, interpreter: str | None = None, detail: str = "") -> None:
+        self.stage = stage
+        self.argv0 = argv0
+        self.interpreter = interpreter
+        missing = f": its interpreter {interpreter!r}" if interpreter is not None else ""
+        reason = detail or (os.strerror(errno) if errno else "the child ended before it reached exec")
+        super().__init__(errno, f"cannot start {argv0!r}{missing}: {reason} (stage {stage})")
+
+
+class SignalRefused(SpurprocError):
+    """A signal that would, or could, reach something other than the job."""
+
+
+class NotCgroup2(SpurprocError):
+    """A folder that does not lie on a cgroup2 file system."""
+
+
+class IdentityUnreadable(SpurprocError):
+    """A live process of which no identity can be established; none is ever invented."""
+
+
+class ExitUnknown(SpurprocError):
+    """How the process ended cannot be known; the message says why."""
+
+
+class NotStarted(SpurprocError):
+    """The program never ran, so it has no return code."""
+
+
+class ProcessFailed(SpurprocError):
+    """The process did not succeed; `exit_info` is how it ended."""
+
+    def __init__(self, message: str, exit_info: object) -> None:
+        self.exit_info = exit_info
+        super().__init__(message)
+
+
+class WaitTimeout(SpurprocError, TimeoutError):
+    """The deadline passed and what was waited for had not happened."""
+
+
+class SentinelRefused(SpurprocError):
+    """An exit record that may not be believed; `reason` is one machine-readable word."""
+
+    def __init__(self, reason: str, path: str) -> None:
+        self.reason = reason
+        self.path = path
+        super().__init__(f"cannot believe the exit record {path!r}: {reason}")
+
+
+class RecordInvalid(SpurprocError):
+    """A record on disk that cannot be read; `path` is left in place."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"cannot read the record {path!r}: {reason}")
+
+
+_CLASSES: dict[int, type[SystemCallError]] = {
+    _errno.ENOSYS: KernelTooOld,
+    _errno.EOPNOTSUPP: KernelTooOld,
+    _errno.ENOTTY: KernelTooOld,
+    _errno.EPERM: NotPermitted,
+    _errno.EACCES: NotPermitted,
+    _errno.ESRCH: AlreadyGone,
+    _errno.ENOENT: AlreadyGone,
+    _errno.ENODEV: AlreadyGone,
+    _errno.ESTALE: AlreadyGone,
+    _errno.EBUSY: Busy,
+    _errno.EAGAIN: Busy,
+    _errno.ETXTBSY: Busy,
+}
+
+
+def from_errno(errno: int, verb: str, noun: str) -> SystemCallError:
+    """The exception for `errno`: "cannot VERB NOUN: reason". The only map from errno to class."""
+    message = f"cannot {verb} {noun}: {os.strerror(errno)}"
+    return _CLASSES.get(errno, SystemCallError)(errno, message)
