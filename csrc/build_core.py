@@ -1,0 +1,27 @@
+"""The cffi builder of `spurproc.core._spurcore` (API mode, stable ABI).
+
+The compiler and cffi read the same declarations, `spurcore.cdef.h`, so they cannot drift.
+"""
+
+from pathlib import Path
+
+from cffi import FFI
+
+CSRC = Path(__file__).resolve().parent
+ROOT = CSRC.parent
+
+# Written out, not globbed: csrc/ also holds the static program and the C tests.
+UNITS = ["pidfd.c", "procstat.c"]
+FLAGS = ["-std=gnu11", "-O2", "-fvisibility=hidden", "-Wall", "-Wextra"]
+
+ffibuilder = FFI()
+ffibuilder.cdef((CSRC / "spurcore.cdef.h").read_text(encoding="ascii"))
+ffibuilder.set_source(
+    "spurproc.core._spurcore",
+    '#include "spurcore.h"',
+    sources=[str((CSRC / unit).relative_to(ROOT)) for unit in UNITS],
+    include_dirs=[str(CSRC)],
+    depends=[str(path) for path in sorted(CSRC.glob("*.h"))],
+    extra_compile_args=FLAGS,
+    py_limited_api=True,
+)

@@ -1,0 +1,1 @@
+"""Mechanism: one kernel idea a module. No policy, no logging, no retry."""
