@@ -1,0 +1,58 @@
+# make demo | test | check: each does all the set-up it needs. On a fresh Debian: git, python3, make, gcc, and root.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+TOOLS := $(VENV)/.tools
+BUILT := $(VENV)/.built
+NATIVE := setup.py $(shell find csrc -name '*.[ch]' -o -name '*.py')
+
+.DELETE_ON_ERROR:
+.PHONY: help setup demo test check lint format c-check wheel clean
+
+help:
+	@echo 'make setup | demo | test | check | lint | format | c-check | wheel | clean'
+
+setup: $(BUILT)
+
+# Tools and libraries; again when the project's own list of them changes.
+$(TOOLS): tools/setup pyproject.toml
+	@PYTHON='$(PYTHON)' tools/setup
+	@touch $@
+
+# The project itself, editable: the extension and the static program are built into src/.
+$(BUILT): $(TOOLS) $(NATIVE)
+	@echo 'building spurproc'
+	@$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[all]'
+	@touch $@
+
+demo: $(BUILT)
+	@$(BIN)/python -m examples.demo
+
+test: $(BUILT)
+	@env -u SPURPROC_STRICT $(BIN)/python -m pytest
+
+check: lint c-check
+	@$(BIN)/python -m pytest
+
+lint: $(BUILT)
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: $(TOOLS)
+	@$(BIN)/ruff format --quiet .
+	@$(BIN)/ruff check --quiet --fix .
+
+c-check: $(TOOLS)
+	@tools/c-check
+
+wheel: $(TOOLS)
+	@rm -rf dist
+	@$(BIN)/python -m build --outdir dist .
+
+clean:
+	rm -rf $(VENV) .cache build dist src/*.egg-info src/spurproc/core/bin src/spurproc/core/_spurcore*.so src/spurproc/core/_spurcore.c
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

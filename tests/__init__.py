@@ -1,0 +1,1 @@
+"""The test suites and the small harness they share."""

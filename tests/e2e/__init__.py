@@ -1,0 +1,1 @@
+"""The real programs, crashes and all."""

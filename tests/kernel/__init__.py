@@ -1,0 +1,1 @@
+"""One primitive on real processes and real cgroups."""

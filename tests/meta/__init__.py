@@ -1,0 +1,1 @@
+"""Guards of the repository itself: exports, layers, packaging, the harness."""

@@ -1,0 +1,116 @@
+"""Run one test again in namespaces of its own, and bring its reports back.
+
+A test that kills by number, forces a pid or lets a user signal everything may do so only where nothing but itself can be hit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+MARKER = "own_pid_namespace(mount=, time=, user=, cgroup=, boottime_s=, timeout_s=): runs in a pid namespace of its own"
+_INSIDE = "SPURPROC_TEST_NAMESPACE"
+_REPORTS = "SPURPROC_TEST_REPORTS"
+_TIMEOUT_S = 60.0
+
+
+def wanted(item: pytest.Item) -> bool:
+    """Whether the test must be run again inside: it is marked, and this is not the inside already."""
+    return item.get_closest_marker("own_pid_namespace") is not None and not inside()
+
+
+def inside() -> bool:
+    """Whether this run is one that a marked test was sent to."""
+    return _INSIDE in os.environ
+
+
+def needs_root(item: pytest.Item) -> bool:
+    """A pid namespace needs root, unless a user namespace comes with it."""
+    mark = item.get_closest_marker("own_pid_namespace")
+    return mark is not None and not inside() and not mark.kwargs.get("user", False)
+
+
+class Recorder:
+    """Inside: hands each report to the run outside."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        data = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
+        with open(os.environ[_REPORTS], "a", encoding="utf-8") as file:
+            file.write(json.dumps(data) + "\n")
+
+
+def rerun(item: pytest.Item) -> list[pytest.TestReport]:
+    """Run `item` in a new pytest under unshare(1) and return its reports. Blocks until it ends or its time is up."""
+    mark = item.get_closest_marker("own_pid_namespace")
+    options: dict[str, Any] = {} if mark is None else dict(mark.kwargs)
+    timeout_s = float(options.pop("timeout_s", _TIMEOUT_S))
+    with tempfile.TemporaryDirectory(prefix="spurproc-namespace-") as folder:
+        output, reports = Path(folder, "output"), Path(folder, "reports")
+        ended = _run([*_unshare(**options), *_pytest(item)], output, reports, timeout_s)
+        received = _load(item.config, reports)
+        if not any(report.when == "teardown" for report in received):
+            # Died or was killed on the way: what it printed is all there is to see.
+            text = f"the run in the namespace {ended} before the test was over:\n{output.read_text(errors='replace')}"
+            received.append(_failed(item, text))
+    return received
+
+
+def _unshare(
+    *, mount: bool = False, time: bool = False, user: bool = False, cgroup: bool = False, boottime_s: int | None = None
+) -> list[str]:
+    # --kill-child: when unshare dies, the init of the namespace gets SIGKILL, and with it everything inside.
+    command = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child=SIGKILL"]
+    command += ["--mount"] if mount else []
+    command += ["--cgroup"] if cgroup else []
+    command += ["--user", "--map-root-user"] if user else []
+    command += ["--time"] if time or boottime_s is not None else []
+    command += ["--boottime", str(boottime_s)] if boottime_s is not None else []
+    return command
+
+
+def _pytest(item: pytest.Item) -> list[str]:
+    config = item.config
+    root = ["--rootdir", str(config.rootpath)]
+    settings = ["-c", str(config.inipath)] if config.inipath is not None else []
+    return [sys.executable, "-m", "pytest", *root, *settings, "-p", "no:cacheprovider", item.nodeid]
+
+
+def _run(command: list[str], output: Path, reports: Path, timeout_s: float) -> str:
+    environment = {**os.environ, _INSIDE: "1", _REPORTS: str(reports)}
+    with output.open("wb") as sink:
+        process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT)
+        try:
+            return f"ended with status {process.wait(timeout_s)}"
+        except subprocess.TimeoutExpired:
+            return f"was killed after {timeout_s:g} s"
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _load(config: pytest.Config, reports: Path) -> list[pytest.TestReport]:
+    if not reports.exists():
+        return []
+    lines = reports.read_text(encoding="utf-8").splitlines()
+    return [_restore(config, json.loads(line)) for line in lines]
+
+
+def _restore(config: pytest.Config, data: dict[str, Any]) -> pytest.TestReport:
+    if isinstance(data["longrepr"], list):  # a skip's (path, line, reason): JSON has no tuples, and the terminal asks for one
+        data["longrepr"] = tuple(data["longrepr"])
+    report: pytest.TestReport = config.hook.pytest_report_from_serializable(config=config, data=data)
+    return report
+
+
+def _failed(item: pytest.Item, text: str) -> pytest.TestReport:
+    return pytest.TestReport(item.nodeid, item.location, {}, "failed", text, "call")

@@ -1,0 +1,117 @@
+"""Tiny C programs that speak over inherited pipes: the processes that tests start, watch and end."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import select
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+SOURCES = Path(__file__).parent / "payload"
+# Keyed by content and kept: the runs inside a namespace find what the run outside has built.
+_BUILT = Path(__file__).parent.parent / ".cache" / "payload"
+_FLAGS = ["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
+_TIMEOUT_S = 10.0
+
+
+def build(name: str) -> Path:
+    """The program made from tests/payload/<name>.c, compiled if it or payload.h has changed."""
+    source = SOURCES / f"{name}.c"
+    content = source.read_bytes() + (SOURCES / "payload.h").read_bytes()
+    program = _BUILT / f"{name}-{hashlib.sha256(content).hexdigest()[:16]}"
+    if not program.exists():
+        _BUILT.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=_BUILT) as folder:
+            fresh = Path(folder, name)
+            subprocess.run(["gcc", *_FLAGS, str(source), "-o", str(fresh)], check=True)
+            fresh.rename(program)
+    return program
+
+
+class Payload:
+    """A running payload: a child of the runner, held by a pidfd, with two pipes.
+
+    It writes one byte to the ready pipe when it stands where it should. It ends when the hold pipe is closed here: every
+    process of its tree that called payload_hold() sees the end of file, however far it has gone from us.
+    """
+
+    def __init__(self, program: Path, *arguments: str, cgroup: Path | None = None) -> None:
+        self._ready, ready = os.pipe()
+        hold, self._hold = os.pipe()
+        environment = {**os.environ, "PAYLOAD_READY_FD": str(ready), "PAYLOAD_HOLD_FD": str(hold)}
+        # The first argument of the shell is the door into the cgroup: joined before the program runs.
+        enter = ["sh", "-c", 'echo 0 >"$0" && exec "$@"', str(cgroup / "cgroup.procs")] if cgroup is not None else []
+        try:
+            self._process = subprocess.Popen(
+                [*enter, str(program), *arguments], env=environment, pass_fds=(ready, hold), stdin=subprocess.DEVNULL
+            )
+        finally:
+            os.close(ready)
+            os.close(hold)
+        self.pid = self._process.pid
+        self.pidfd = os.pidfd_open(self.pid)
+
+    def wait_ready(self, count: int = 1, timeout_s: float = _TIMEOUT_S) -> bytes:
+        """Wait for `count` bytes on the ready pipe (one for each process that says it) and return them."""
+        received = b""
+        while len(received) < count:
+            if not _readable(self._ready, timeout_s):
+                raise TimeoutError(f"payload {self.pid} did not get ready: {received!r}")
+            chunk = os.read(self._ready, count - len(received))
+            if not chunk:
+                raise EOFError(f"payload {self.pid} ended before it was ready: {received!r}")
+            received += chunk
+        return received
+
+    def release(self) -> None:
+        """Close the hold pipe: what called payload_hold() goes on and ends. May be called twice."""
+        if self._hold >= 0:
+            os.close(self._hold)
+            self._hold = -1
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal through the pidfd."""
+        signal.pidfd_send_signal(self.pidfd, number)
+
+    def kill(self) -> None:
+        """SIGKILL through the pidfd; gone already is fine. Does not reap."""
+        with contextlib.suppress(ProcessLookupError):
+            self.signal(signal.SIGKILL)
+
+    def wait_exit(self, timeout_s: float = _TIMEOUT_S) -> None:
+        """Wait until the pidfd is readable: the process has ended and is still a zombie, unless someone reaps it."""
+        if not _readable(self.pidfd, timeout_s):
+            raise TimeoutError(f"payload {self.pid} did not end")
+
+    def reap(self, timeout_s: float = _TIMEOUT_S) -> int:
+        """Wait for the end and reap; the return code as subprocess has it."""
+        return self._process.wait(timeout_s)
+
+    def close(self) -> None:
+        """End it, reap it, close everything. May be called twice."""
+        if self.pidfd < 0:
+            return
+        self.release()
+        self.kill()
+        self._process.wait()
+        os.close(self._ready)
+        os.close(self.pidfd)
+        self.pidfd = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def _readable(descriptor: int, timeout_s: float) -> bool:
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    return bool(poller.poll(timeout_s * 1000))

@@ -1,0 +1,82 @@
+"""The process above pytest that takes in orphans, as a good init would.
+
+With the runner itself as the subreaper, nobody could tell a child that the code under test forgot to reap from an orphan
+that is nobody's to reap. So the run forks once at its start: the parent is the subreaper and does nothing but reap, the child
+runs the tests. What is a child of the runner was started by the runner; what is a child of the reaper escaped from a test.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+from typing import NoReturn
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+class _State:
+    reaper_pid: int | None = None
+
+
+def reaper_pid() -> int | None:
+    """The pid of the reaper above this run: pinned, for it lives as long as the runner does. None before `split`."""
+    return _State.reaper_pid
+
+
+def split() -> None:
+    """Fork; return in the child, which goes on to run the tests. The parent reaps and never returns (prctl(2), Linux 3.4)."""
+    parent = os.getpid()
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    runner = os.fork()
+    if runner != 0:
+        _reap_until_end(runner)
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before the line above could take effect
+        os._exit(1)
+    _State.reaper_pid = parent
+
+
+def _prctl(option: int, argument: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, ctypes.c_ulong(argument), 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), f"cannot set prctl option {option}")
+
+
+def _reap_until_end(runner: int) -> NoReturn:
+    pidfd = os.pidfd_open(runner)
+    # A terminal sends these to the whole foreground group, the runner included: it decides, and its end is our end.
+    for ignored in (signal.SIGINT, signal.SIGQUIT):
+        signal.signal(ignored, signal.SIG_IGN)
+    for passed_on in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(passed_on, lambda number, _frame: signal.pidfd_send_signal(pidfd, number))
+    while True:
+        pid, status = os.wait()
+        if pid == runner:
+            break
+    _end_orphans()
+    code = os.waitstatus_to_exitcode(status)
+    os._exit(code if code >= 0 else 128 - code)
+
+
+def _end_orphans() -> None:
+    """Kill and reap what outlived the run, so that no test run, however it died, leaves a process behind."""
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            for pid in children_of(os.getpid()):
+                with contextlib.suppress(ProcessLookupError):  # our own unreaped child: the number cannot be anyone else's
+                    pidfd = os.pidfd_open(pid)
+                    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+                    os.close(pidfd)
+            os.wait()
+
+
+def children_of(pid: int) -> set[int]:
+    """The direct children of every thread of `pid`, zombies included. Source: proc_pid_task_children(5), Linux 3.5."""
+    found: set[int] = set()
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+            found.update(map(int, file.read().split()))
+    return found

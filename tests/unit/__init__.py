@@ -1,0 +1,1 @@
+"""Tables, codecs and parsers: no kernel beyond temporary files."""
