@@ -39,7 +39,7 @@ lint: $(BUILT)
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo >$(VENV)/layers || { cat $(VENV)/layers; exit 1; }
 
 format: $(TOOLS)
 	@$(BIN)/ruff format --quiet .

@@ -14,7 +14,7 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError
 
 ROOT = Path(__file__).parent
-PROGRAM_SOURCES = sorted((ROOT / "csrc" / "program").glob("*.c")) + [ROOT / "csrc" / "procstat.c"]
+PROGRAM_SOURCES = [*sorted((ROOT / "csrc" / "program").glob("*.c")), ROOT / "csrc" / "procstat.c"]
 PROGRAM_FLAGS = ["-std=gnu11", "-Os", "-static", "-s", "-Wall", "-Wextra", "-ffunction-sections", "-Wl,--gc-sections"]
 MUSL_MISSING = "cannot build spurproc-exec: musl-gcc is not on PATH; install the Debian package musl-tools"
 
@@ -23,15 +23,18 @@ class BuildNative(build_ext):
     """build_ext, and the static program `spurproc-exec` into spurproc/core/bin."""
 
     def run(self) -> None:
+        """Build both; the program first, for it is what a machine more often lacks the compiler of."""
         self.build_program(self.program_path())
         super().run()
 
     def program_path(self) -> Path:
+        """Beside the sources for an editable install, else in the tree that becomes the wheel."""
         inplace = self.inplace or getattr(self, "editable_mode", False)
         base = ROOT / "src" if inplace else Path(self.build_lib)
         return base / "spurproc" / "core" / "bin" / "spurproc-exec"
 
     def build_program(self, target: Path) -> None:
+        """Compile and link the static program."""
         # musl, because a static glibc takes six times as long to reach main() and four times the memory while it waits.
         compiler = shutil.which("musl-gcc")
         if compiler is None:

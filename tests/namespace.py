@@ -44,6 +44,7 @@ class Recorder:
         self._config = config
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Append one line of JSON."""
         data = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
         with open(os.environ[_REPORTS], "a", encoding="utf-8") as file:
             file.write(json.dumps(data) + "\n")

@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import os
 import signal
+from pathlib import Path
 from typing import NoReturn
 
 _PR_SET_PDEATHSIG = 1
@@ -77,6 +78,6 @@ def children_of(pid: int) -> set[int]:
     """The direct children of every thread of `pid`, zombies included. Source: proc_pid_task_children(5), Linux 3.5."""
     found: set[int] = set()
     for thread in os.listdir(f"/proc/{pid}/task"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
-            found.update(map(int, file.read().split()))
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
+            found.update(map(int, Path(f"/proc/{pid}/task/{thread}/children").read_bytes().split()))
     return found

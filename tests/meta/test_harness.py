@@ -117,7 +117,8 @@ def test_leaks():
     global folder
     folder = cgroup_folder.make()
     (folder / "inner").mkdir()
-    subprocess.run(["sh", "-c", 'echo 0 > "$0"; setsid sleep 1000 > /dev/null 2>&1 &', str(folder / "inner/cgroup.procs")], check=True)
+    script = 'echo 0 > "$0"; setsid sleep 1000 > /dev/null 2>&1 &'
+    subprocess.run(["sh", "-c", script, str(folder / "inner/cgroup.procs")], check=True)
 def test_next():
     assert not folder.exists()
 """)

@@ -1,13 +1,13 @@
-"""Types of the compiled core. A test holds the names here to `dir(lib)`."""
+# Types of the compiled core. A test holds the names here to dir(lib).
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from cffi import FFI
 
 ffi: FFI
 
 # C data (pointers, structs, out parameters) has no useful static type: cffi checks it at the call.
-_CData = Any
+_CData: TypeAlias = Any
 
 class _Lib:
     SPUR_FACILITY_PIDFD_OPEN: int

@@ -1,0 +1,68 @@
+"""The public face: what `spurproc` exports, what importing it does, and that the documentation names all of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import version
+from types import ModuleType
+
+import pytest
+
+import spurproc
+from tests.meta.repository import ROOT
+
+EXPORTS: list[str] = list(getattr(spurproc, "__all__", ()))
+# Runs in a bare interpreter: what importing spurproc adds to it.
+_IMPORT = """
+import os, signal, sys
+before = set(sys.modules)
+handlers = [signal.getsignal(number) for number in signal.valid_signals()]
+import spurproc
+assert handlers == [signal.getsignal(number) for number in signal.valid_signals()], "a signal handler was set"
+assert len(os.listdir("/proc/self/task")) == 1, "a thread was started"
+print(*sorted(set(sys.modules) - before))
+"""
+
+
+@pytest.fixture(scope="module")
+def imported() -> set[str]:
+    """The modules that `import spurproc` brings in; also asserts that it starts no thread and sets no handler."""
+    done = subprocess.run([sys.executable, "-c", _IMPORT], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+def test_exports_exist_and_are_sorted() -> None:
+    """Every name in __all__ can be had, once, and they stand in order."""
+    assert sorted(EXPORTS) == EXPORTS
+    assert len(set(EXPORTS)) == len(EXPORTS)
+    assert [name for name in EXPORTS if not hasattr(spurproc, name)] == []
+
+
+def test_nothing_public_is_left_out_of_all() -> None:
+    """A name without an underscore is public, so it is in __all__."""
+    public = {name for name, value in vars(spurproc).items() if not name.startswith("_") and not isinstance(value, ModuleType)}
+    assert public - {"annotations"} <= set(EXPORTS)
+
+
+def test_reference_names_every_export() -> None:
+    """docs/reference shows each public name as code."""
+    reference = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "reference").glob("*.md"))
+    assert [name for name in EXPORTS if f"`{name}" not in reference] == []
+
+
+@pytest.mark.parametrize("module", ["asyncio", "subprocess", "threading", "logging", "multiprocessing", "psutil"])
+def test_import_is_light(imported: set[str], module: str) -> None:
+    """Importing spurproc has no side effect and does not pull in what a supervisor pays for in memory."""
+    assert module not in imported
+
+
+def test_version_is_one() -> None:
+    """The installed version, pyproject.toml and the changelog say the same."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert version("spurproc") == project["version"]
+    assert getattr(spurproc, "__version__", project["version"]) == project["version"]
+    headings = [line[3:].split()[0] for line in (ROOT / "CHANGELOG.md").read_text().splitlines() if line.startswith("## ")]
+    assert headings[0] == ("Unreleased" if "dev" in project["version"] else project["version"])
