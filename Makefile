@@ -50,7 +50,8 @@ c-check: $(TOOLS)
 
 wheel: $(TOOLS)
 	@rm -rf dist
-	@$(BIN)/python -m build --outdir dist .
+	@$(BIN)/python -m build --outdir dist . >$(VENV)/wheel.log 2>&1 || { cat $(VENV)/wheel.log; exit 1; }
+	@ls dist/*
 
 clean:
 	rm -rf $(VENV) .cache build dist src/*.egg-info src/spurproc/core/bin src/spurproc/core/_spurcore*.so src/spurproc/core/_spurcore.c

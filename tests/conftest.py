@@ -68,10 +68,7 @@ def pytest_sessionfinish() -> None:
 
 
 def _unmet(item: pytest.Item) -> str | None:
-    missing = requirements.unmet(item)
-    if missing is None and namespace.needs_root(item) and (why := requirements.root()) is not None:
-        missing = f"needs_root: a pid namespace without a user namespace, and {why}"
-    return missing
+    return requirements.unmet(item) or namespace.unmet(item)
 
 
 @pytest.hookimpl(tryfirst=True)

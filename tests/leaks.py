@@ -94,11 +94,10 @@ def _end_orphans(before: frozenset[tuple[int, bytes]]) -> list[str]:
             with contextlib.suppress(ProcessLookupError, FileNotFoundError), _held(pid) as pidfd:
                 if _stat(pid)[19] != ticks:
                     continue
-                what = _describe(pid)
                 if _ended(pidfd, max(0.0, deadline - time.monotonic())):
                     _wait_reaped(pidfd)
                     continue
-                found.append(f"orphan process {what}")
+                found.append(f"orphan process {_describe(pid)}")
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)
                 _wait_reaped(pidfd)
     return found

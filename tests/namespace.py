@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ MARKER = "own_pid_namespace(mount=, time=, user=, cgroup=, boottime_s=, timeout_
 _INSIDE = "SPURPROC_TEST_NAMESPACE"
 _REPORTS = "SPURPROC_TEST_REPORTS"
 _TIMEOUT_S = 60.0
+_KINDS = {"--pid", "--mount", "--cgroup", "--user", "--time"}
 
 
 def wanted(item: pytest.Item) -> bool:
@@ -31,10 +33,27 @@ def inside() -> bool:
     return _INSIDE in os.environ
 
 
-def needs_root(item: pytest.Item) -> bool:
-    """A pid namespace needs root, unless a user namespace comes with it."""
+def unmet(item: pytest.Item) -> str | None:
+    """Why the namespaces that `item` is marked for cannot be had here, in the form of `requirements.unmet`; None if they can."""
+    if not wanted(item):
+        return None
+    options = _options(item)
+    options.pop("timeout_s", None)
+    command = _unshare(**options)
+    kinds = [word[2:] for word in command if word in _KINDS]
+    why = _refused(tuple(command))
+    return None if why is None else f"needs_namespace({', '.join(kinds)}): {why}"
+
+
+@cache
+def _refused(command: tuple[str, ...]) -> str | None:
+    done = subprocess.run([*command, "true"], capture_output=True, text=True, check=False, timeout=_TIMEOUT_S)
+    return None if done.returncode == 0 else done.stderr.strip()
+
+
+def _options(item: pytest.Item) -> dict[str, Any]:
     mark = item.get_closest_marker("own_pid_namespace")
-    return mark is not None and not inside() and not mark.kwargs.get("user", False)
+    return {} if mark is None else dict(mark.kwargs)
 
 
 class Recorder:
@@ -52,8 +71,7 @@ class Recorder:
 
 def rerun(item: pytest.Item) -> list[pytest.TestReport]:
     """Run `item` in a new pytest under unshare(1) and return its reports. Blocks until it ends or its time is up."""
-    mark = item.get_closest_marker("own_pid_namespace")
-    options: dict[str, Any] = {} if mark is None else dict(mark.kwargs)
+    options = _options(item)
     timeout_s = float(options.pop("timeout_s", _TIMEOUT_S))
     with tempfile.TemporaryDirectory(prefix="spurproc-namespace-") as folder:
         output, reports = Path(folder, "output"), Path(folder, "reports")

@@ -32,13 +32,11 @@ def unmet(item: pytest.Item) -> str | None:
     return None
 
 
-def root() -> str | None:
-    """Why this is not root."""
+def _root() -> str | None:
     return None if os.geteuid() == 0 else f"the effective uid is {os.geteuid()}"
 
 
-def cgroup_v2() -> str | None:
-    """Why no cgroup can be made here."""
+def _cgroup_v2() -> str | None:
     return None if cgroup_folder.base() is not None else "no writable cgroup2 folder"
 
 
@@ -61,8 +59,8 @@ def _facility(name: str) -> str | None:
 
 
 _CHECKS: dict[str, Callable[..., str | None]] = {
-    "needs_root": root,
-    "needs_cgroup_v2": cgroup_v2,
+    "needs_root": _root,
+    "needs_cgroup_v2": _cgroup_v2,
     "needs_controller": _controller,
     "needs_kernel": _kernel,
     "needs_facility": _facility,

@@ -75,7 +75,7 @@ def test_next():
     pass
 """)
     assert "orphan process" in output
-    assert "'sleep 1000'" in output
+    assert "sleep 1000" in output
     assert "2 passed, 1 error" in output
 
 
