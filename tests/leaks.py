@@ -143,17 +143,12 @@ def _new_descriptors(before: dict[int, str]) -> list[str]:
 
 
 def _cgroups() -> set[tuple[str, int]]:
-    """Ours only: the folder of this run and whatever is named after the product, not what other programs come and go with."""
-    top = cgroup_folder.base()
-    if top is None:
+    """Those of this run only: a folder beside it may belong to anybody, and what is found here is killed."""
+    if cgroup_folder.base() is None or not cgroup_folder.session_folder().exists():
         return set()
-    own = cgroup_folder.session_folder()
-    found: set[tuple[str, int]] = set()
-    for folder in top.glob("spurproc*"):
-        if folder == own or not folder.name.startswith(cgroup_folder.PREFIX):
-            found |= cgroup_folder.below(folder)
-    standing = {str(own), *(os.environ.get("SPURPROC_CGROUP_ROOT", "") + tail for tail in _STANDING)}
-    return {(path, inode) for path, inode in found if path not in standing}
+    own = str(cgroup_folder.session_folder())
+    standing = {own, *(f"{own}/root{tail}" for tail in _STANDING)}
+    return {(path, inode) for path, inode in cgroup_folder.below(Path(own)) if path not in standing}
 
 
 def _remove_cgroup(path: str) -> str:

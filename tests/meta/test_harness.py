@@ -79,6 +79,16 @@ def test_next():
     assert "2 passed, 1 error" in output
 
 
+def test_orphan_that_ends_soon_is_no_leak(run_planted: Plant) -> None:
+    """An orphan that is still about to end when the test is over gets a moment to do so."""
+    output = run_planted("""
+def test_orphan():
+    subprocess.run(["sh", "-c", "sleep 0.2 >/dev/null 2>&1 &"], check=True)
+""")
+    assert "1 passed" in output
+    assert "error" not in output
+
+
 def test_orphan_that_ends_is_no_leak(run_planted: Plant, payload_program: Callable[[str], Path]) -> None:
     """An orphan that ends by itself is reaped without a word, as an init does."""
     output = run_planted(f"""
@@ -95,6 +105,20 @@ def test_orphan():
     os.close(ready)
 """)
     assert "1 passed" in output
+    assert "error" not in output
+
+
+@pytest.mark.needs_cgroup_v2
+def test_cgroup_of_somebody_else_is_let_be(run_planted: Plant, cgroup_root: Path) -> None:
+    """Only what this run made is looked at, and killed: a cgroup beside it stays as it is."""
+    output = run_planted(f"""
+from pathlib import Path
+def test_makes():
+    Path("{cgroup_root}/beside").mkdir()
+""")
+    assert "1 passed" in output
+    assert "error" not in output
+    assert (cgroup_root / "beside").is_dir()
 
 
 def test_descriptor_is_a_leak(run_planted: Plant) -> None:
