@@ -8,10 +8,10 @@ BUILT := $(VENV)/.built
 NATIVE := setup.py $(shell find csrc -name '*.[ch]' -o -name '*.py')
 
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test check lint format c-check wheel clean
+.PHONY: help setup demo test check masked lint format c-check wheel clean
 
 help:
-	@echo 'make setup | demo | test | check | lint | format | c-check | wheel | clean'
+	@echo 'make setup | demo | test | check | masked | lint | format | c-check | wheel | clean'
 
 setup: $(BUILT)
 
@@ -34,6 +34,9 @@ test: $(BUILT)
 
 check: lint c-check
 	@$(BIN)/python -m pytest
+
+masked: $(BUILT)
+	@tools/check-masked $(BIN)/python
 
 lint: $(BUILT)
 	@$(BIN)/ruff format --check --quiet .
