@@ -42,7 +42,7 @@ def base() -> Path | None:
 
 
 def session_folder() -> Path:
-    """The folder of this run. Not made here: `make` makes it when the first test needs one."""
+    """The folder of this run; made when the run starts, removed when it has ended."""
     top = base()
     if top is None:
         raise FileNotFoundError("no writable cgroup2 folder")
@@ -52,7 +52,7 @@ def session_folder() -> Path:
 def make() -> Path:
     """A fresh, empty cgroup; its name has not been used before and nothing above it is ever killed."""
     folder = session_folder() / f"test-{os.getpid()}-{secrets.token_hex(4)}"
-    folder.mkdir(parents=True)
+    folder.mkdir()
     return folder
 
 

@@ -48,10 +48,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_cmdline_main(config: pytest.Config) -> None:
+def pytest_cmdline_main() -> None:
     """Put the reaper above us, before there is anything that a fork could harm."""
-    if not config.option.collectonly:
-        reaper.split()
+    reaper.split(_remove_session_folder)
 
 
 def pytest_report_header() -> str:
@@ -61,8 +60,14 @@ def pytest_report_header() -> str:
     return f"spurproc: {Path(str(spurproc.__file__)).parent}"
 
 
-def pytest_sessionfinish() -> None:
-    """Remove the cgroups of this run; a run inside a namespace leaves that to the run that started it."""
+def pytest_sessionstart() -> None:
+    """Make the folder of this run, in which the code under test makes its root."""
+    if cgroup_folder.base() is not None:
+        cgroup_folder.session_folder().mkdir(exist_ok=True)
+
+
+def _remove_session_folder() -> None:
+    # A run inside a namespace leaves that to the run that started it.
     if not namespace.inside() and cgroup_folder.base() is not None:
         cgroup_folder.remove(cgroup_folder.session_folder())
 

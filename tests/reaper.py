@@ -11,8 +11,8 @@ import contextlib
 import ctypes
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -27,13 +27,19 @@ def reaper_pid() -> int | None:
     return _State.reaper_pid
 
 
-def split() -> None:
-    """Fork; return in the child, which goes on to run the tests. The parent reaps and never returns (prctl(2), Linux 3.4)."""
+def split(clean_up: Callable[[], None]) -> None:
+    """Fork; return in the child, which goes on to run the tests. The parent reaps and never returns (prctl(2), Linux 3.4).
+
+    When the run has ended, however it did, the parent ends what is left of it and calls `clean_up`.
+    """
     parent = os.getpid()
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     runner = os.fork()
     if runner != 0:
-        _reap_until_end(runner)
+        code = _reap_until_end(runner)
+        _end_orphans()
+        clean_up()
+        os._exit(code)
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it died before the line above could take effect
         os._exit(1)
@@ -46,7 +52,7 @@ def _prctl(option: int, argument: int) -> None:
         raise OSError(ctypes.get_errno(), f"cannot set prctl option {option}")
 
 
-def _reap_until_end(runner: int) -> NoReturn:
+def _reap_until_end(runner: int) -> int:
     pidfd = os.pidfd_open(runner)
     # A terminal sends these to the whole foreground group, the runner included: it decides, and its end is our end.
     for ignored in (signal.SIGINT, signal.SIGQUIT):
@@ -57,9 +63,8 @@ def _reap_until_end(runner: int) -> NoReturn:
         pid, status = os.wait()
         if pid == runner:
             break
-    _end_orphans()
     code = os.waitstatus_to_exitcode(status)
-    os._exit(code if code >= 0 else 128 - code)
+    return code if code >= 0 else 128 - code
 
 
 def _end_orphans() -> None:

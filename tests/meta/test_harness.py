@@ -258,11 +258,18 @@ def test_hangs():
     assert "3 failed, 1 skipped" in output
 
 
-def test_death_of_the_runner_ends_its_children(run_planted: Plant) -> None:
-    """A runner that is killed leaves no process: the reaper ends them, and the run fails."""
+@pytest.mark.needs_cgroup_v2
+def test_death_of_the_runner_leaves_nothing(run_planted: Plant, tmp_path: Path) -> None:
+    """A runner that is killed leaves no process (the guard around this test looks) and no cgroup."""
     output = run_planted("""
+from pathlib import Path
+from tests import cgroup_folder
 def test_dies():
+    Path("made").write_text(str(cgroup_folder.make()))
     subprocess.Popen(["sleep", "1000"])
     os.abort()
 """)
     assert "passed" not in output
+    made = Path((tmp_path / "made").read_text())
+    assert made.name.startswith("test-")
+    assert not made.parent.exists()
