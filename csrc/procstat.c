@@ -1,12 +1,12 @@
 /* /proc/PID/stat, proc_pid_stat(5). The command name may hold spaces, newlines and ')': the fields start behind the last ')'. */
 #include "spurcore.h"
 
-#include <stdio.h>
 #include <string.h>
 
-enum { FIELD_STATE = 3, FIELD_PPID = 4, FIELD_PGRP = 5, FIELD_SESSION = 6, FIELD_THREADS = 20, FIELD_START = 22, FIELD_EXIT_CODE = 52 };
+enum { FIELD_PPID = 4, FIELD_PGRP = 5, FIELD_SESSION = 6, FIELD_THREADS = 20, FIELD_START = 22, FIELD_EXIT_CODE = 52 };
+enum { STAT_BYTES = 2048 }; /* 52 numbers of at most 20 digits and a name of at most 64 bytes */
 
-/* One decimal field at *cursor; moves the cursor behind it and its one space. */
+/* One decimal field at *cursor, closed by a space or a newline; moves the cursor behind that. */
 static int number_next(const char **cursor, const char *end, int64_t *ret_value)
 {
     const char *at = *cursor;
@@ -19,55 +19,95 @@ static int number_next(const char **cursor, const char *end, int64_t *ret_value)
         if (__builtin_mul_overflow(value, (uint64_t)10, &value) || __builtin_add_overflow(value, (uint64_t)(*at - '0'), &value))
             return -EBADMSG;
     }
-    if (at < end && *at != ' ' && *at != '\n')
-        return -EBADMSG;
-    *cursor = at < end ? at + 1 : at;
-    *ret_value = negative ? (int64_t)(0 - value) : (int64_t)value;
+    if (at >= end || (*at != ' ' && *at != '\n'))
+        return -EBADMSG; /* a number without its end may be half a number */
+    *cursor = at + 1;
+    *ret_value = (int64_t)(negative ? 0 - value : value);
     return 0;
 }
 
-static void field_store(spur_procstat_t *stat, int field, int64_t value)
+static int int_store(int64_t value, int *ret_value)
+{
+    if (value < INT32_MIN || value > INT32_MAX)
+        return -EBADMSG;
+    *ret_value = (int)value;
+    return 0;
+}
+
+static int field_store(spur_procstat_t *stat, int field, int64_t value)
 {
     switch (field) {
-    case FIELD_PPID: stat->parent_pid = (int)value; break;
-    case FIELD_PGRP: stat->process_group = (int)value; break;
-    case FIELD_SESSION: stat->session = (int)value; break;
-    case FIELD_THREADS: stat->threads = (int)value; break;
-    case FIELD_START: stat->start_ticks = (uint64_t)value; break;
-    case FIELD_EXIT_CODE: stat->wait_status = (int)value; break;
-    default: break;
+    case FIELD_PPID: return int_store(value, &stat->parent_pid);
+    case FIELD_PGRP: return int_store(value, &stat->process_group);
+    case FIELD_SESSION: return int_store(value, &stat->session);
+    case FIELD_THREADS: return int_store(value, &stat->threads);
+    case FIELD_START: stat->start_ticks = (uint64_t)value; return 0;
+    case FIELD_EXIT_CODE: return int_store(value, &stat->wait_status);
+    default: return 0;
     }
 }
 
 int spur_procstat_parse(const char *text, size_t length, spur_procstat_t *ret_stat)
 {
     const char *end = text + length;
-    const char *close = memrchr(text, ')', length);
+    const char *close = length > 0 ? memrchr(text, ')', length) : NULL;
     const char *cursor = text;
     spur_procstat_t stat = {0};
     int64_t value;
     int error = number_next(&cursor, end, &value);
+    if (error == 0)
+        error = int_store(value, &stat.pid);
     if (error)
         return error;
-    stat.pid = (int)value;
-    if (close == NULL || end - close < 5 || close[1] != ' ' || close[3] != ' ')
+    if (close == NULL || close <= cursor || *cursor != '(' || end - close < 5 || close[1] != ' ' || close[3] != ' ')
         return -EBADMSG;
     stat.state = close[2];
     cursor = close + 4;
-    for (int field = FIELD_PPID; field <= FIELD_EXIT_CODE; field++) {
+    for (int field = FIELD_PPID; field <= FIELD_EXIT_CODE && error == 0; field++) {
         error = number_next(&cursor, end, &value);
-        if (error)
-            return error;
-        field_store(&stat, field, value);
+        if (error == 0)
+            error = field_store(&stat, field, value);
     }
-    *ret_stat = stat;
-    return 0;
+    if (error == 0)
+        *ret_stat = stat;
+    return error;
+}
+
+int spur_procstat_read_at(int folder_fd, spur_procstat_t *ret_stat)
+{
+    char text[STAT_BYTES];
+    int fd = openat(folder_fd, "stat", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return -errno;
+    ssize_t length = read(fd, text, sizeof text); /* the kernel gives the whole line at once */
+    int error = length < 0 ? -errno : 0;
+    close(fd);
+    return error ? error : spur_procstat_parse(text, (size_t)length, ret_stat);
+}
+
+/* Writes "/proc/PID" and `tail`; stdio stays out of the core. */
+static void path_write(char *path, int pid, const char *tail)
+{
+    char digits[12];
+    size_t count = 0;
+    unsigned rest = (unsigned)pid;
+    do {
+        digits[count++] = (char)('0' + rest % 10);
+        rest /= 10;
+    } while (rest > 0);
+    memcpy(path, "/proc/", 6);
+    path += 6;
+    while (count > 0)
+        *path++ = digits[--count];
+    memcpy(path, tail, strlen(tail) + 1);
 }
 
 int spur_procstat_read(int pid, spur_procstat_t *ret_stat)
 {
-    char path[32], text[2048];
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    char path[32], text[STAT_BYTES];
+    if (pid <= 0)
+        return -EINVAL;
+    path_write(path, pid, "/stat");
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
         return -errno;
@@ -75,4 +115,23 @@ int spur_procstat_read(int pid, spur_procstat_t *ret_stat)
     int error = length < 0 ? -errno : 0;
     close(fd);
     return error ? error : spur_procstat_parse(text, (size_t)length, ret_stat);
+}
+
+int spur_procstat_folder_open(int pid, int *ret_fd)
+{
+    char path[32];
+    if (pid <= 0)
+        return -EINVAL;
+    path_write(path, pid, "");
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW); /* not O_PATH: pidfd_send_signal takes it */
+    if (fd < 0)
+        return -errno;
+    *ret_fd = fd;
+    return 0;
+}
+
+int spur_procstat_ended(const spur_procstat_t *stat)
+{
+    /* The leader may have exited while other threads run; the process has ended when it is the only one left. */
+    return (stat->state == 'Z' || stat->state == 'X' || stat->state == 'x') && stat->threads <= 1;
 }

@@ -19,10 +19,120 @@ typedef enum {
     SPUR_FACILITY_WAITID_PIDFD = 2048
 } spur_facility_t;
 
+/* The order of the bits: index n stands for bit 1 << n. */
+typedef enum {
+    SPUR_FACILITY_INDEX_PIDFD_OPEN,
+    SPUR_FACILITY_INDEX_PIDFD_SEND_SIGNAL,
+    SPUR_FACILITY_INDEX_PIDFS_INODE,
+    SPUR_FACILITY_INDEX_PIDFS_HANDLE,
+    SPUR_FACILITY_INDEX_PIDFD_INFO,
+    SPUR_FACILITY_INDEX_PIDFD_EXIT_INFO,
+    SPUR_FACILITY_INDEX_CLONE3,
+    SPUR_FACILITY_INDEX_CLONE_INTO_CGROUP,
+    SPUR_FACILITY_INDEX_CGROUP_KILL,
+    SPUR_FACILITY_INDEX_CLOSE_RANGE,
+    SPUR_FACILITY_INDEX_PIDFD_PROCESS_GROUP,
+    SPUR_FACILITY_INDEX_WAITID_PIDFD,
+    SPUR_FACILITY_COUNT
+} spur_facility_index_t;
+
+/* ---- facilities.c: what this host lets us do */
+
+/* Tries everything but cgroup.kill; SPUR_FACILITY_COUNT entries: 0 where present, else the errno that refused it. */
+int spur_facilities_probe(int *ret_errors);
+
+/* ---- what is asked about: one process or one cgroup, in one fixed size, so that a thousand of them are one call */
+
+typedef enum { SPUR_SUBJECT_IDENTITY = 1, SPUR_SUBJECT_PIDFD, SPUR_SUBJECT_FOLDER, SPUR_SUBJECT_CGROUP } spur_subject_kind_t;
+
+typedef struct {
+    uint32_t kind;  /* SPUR_SUBJECT_ */
+    int32_t number; /* pid, or the open descriptor */
+    uint64_t start_ticks;
+    uint64_t inode; /* of the pidfd or of the cgroup; 0: none */
+    uint64_t pid_namespace;
+    uint64_t time_namespace;
+    uint8_t boot_id[16];
+} spur_subject_t;
+
+/* Who asks: from another boot, namespace or procfs the same numbers mean something else. */
+typedef struct {
+    uint64_t pid_namespace;
+    uint64_t time_namespace;
+    uint8_t boot_id[16];
+    uint32_t facilities;
+    uint32_t procfs_is_ours; /* /proc shows the reader's own pid namespace */
+} spur_reader_t;
+
+typedef enum { SPUR_UNKNOWN, SPUR_ALIVE, SPUR_GONE } spur_liveness_t;
+
+typedef enum {
+    SPUR_EVIDENCE_ERROR,
+    SPUR_EVIDENCE_BOOT,
+    SPUR_EVIDENCE_HANDLE,
+    SPUR_EVIDENCE_PIDFS_INODE,
+    SPUR_EVIDENCE_TICKS,
+    SPUR_EVIDENCE_ESRCH,
+    SPUR_EVIDENCE_THREAD,
+    SPUR_EVIDENCE_ZOMBIE,
+    SPUR_EVIDENCE_HIDDEN,
+    SPUR_EVIDENCE_PID_NAMESPACE,
+    SPUR_EVIDENCE_TIME_NAMESPACE,
+    SPUR_EVIDENCE_PROCFS
+} spur_evidence_t;
+
+typedef struct {
+    int liveness;
+    int evidence;
+    int error; /* errno behind SPUR_UNKNOWN, else 0 */
+} spur_observation_t;
+
 /* ---- pidfd.c: a process held by a descriptor */
 
+typedef enum { SPUR_PIDFD_ENDED = 1, SPUR_PIDFD_REAPED = 2 } spur_pidfd_state_t;
+
+/* A wait status in the form of wait(2), and the usage of the reaped process with that of its own reaped children. */
+typedef struct {
+    int status;
+    uint64_t user_usec;
+    uint64_t system_usec;
+    uint64_t max_rss_bytes;
+    uint64_t minor_faults;
+    uint64_t major_faults;
+    uint64_t voluntary_switches;
+    uint64_t involuntary_switches;
+} spur_waited_t;
+
+typedef struct {
+    int pid; /* 0: the kernel no longer names it */
+    int has_status;
+    int status;
+    uint64_t cgroup_id;
+} spur_pidfd_facts_t;
+
+/* -ECANCELED for a number that no signal may go to: <= 1 and the caller itself. */
+int spur_pid_guard(int pid);
+/* 0 for a process, hidden by hidepid or not; -EINVAL for a thread, -ESRCH for neither. */
+int spur_pid_exists(int pid);
+/* -EINVAL for a thread. */
 int spur_pidfd_open(int pid, int *ret_fd);
-int spur_pidfd_send_signal(int pidfd, int sig);
+/* -EINVAL for a thread, -EACCES for what hidepid hides. */
+int spur_pidfd_open_folder(int pid, int *ret_fd);
+int spur_pidfd_open_handle(uint64_t inode, int *ret_fd);
+int spur_pidfd_inode(int pidfd, uint64_t *ret_inode);
+/* A set of spur_pidfd_state_t; 0 while the process, or any thread of it, runs. */
+int spur_pidfd_poll(int pidfd);
+int spur_pidfd_poll_folder(int folder_fd);
+/* From here on `facilities` without PIDFD_OPEN says that `pidfd` is a folder, and `pid` is the number of the process behind it. */
+/* -ECANCELED for a number that the guard refuses. */
+int spur_pidfd_send_signal(int pidfd, int pid, int sig, uint32_t facilities);
+/* 0 while the number still belongs to the process that `pidfd` holds, else -ESRCH. */
+int spur_pidfd_unreaped(int pidfd, uint32_t facilities);
+/* Never blocks: -EAGAIN while the child runs, -ECHILD for any other process. `keep` leaves the zombie. */
+int spur_pidfd_wait(int pidfd, int pid, int keep, uint32_t facilities, spur_waited_t *ret_waited);
+int spur_pidfd_info(int pidfd, spur_pidfd_facts_t *ret_facts);
+/* -EAGAIN while it runs, -EACCES to a reader without ptrace rights. */
+int spur_pidfd_zombie_status(int pidfd, int pid, uint32_t facilities, int *ret_status);
 
 /* ---- procstat.c: /proc/PID/stat */
 
@@ -39,8 +149,25 @@ typedef struct {
 
 int spur_procstat_parse(const char *text, size_t length, spur_procstat_t *ret_stat);
 int spur_procstat_read(int pid, spur_procstat_t *ret_stat);
+int spur_procstat_read_at(int folder_fd, spur_procstat_t *ret_stat);
+int spur_procstat_folder_open(int pid, int *ret_fd);
+/* 1 when no thread is left to run, 0 for a leader that exited before its threads. */
+int spur_procstat_ended(const spur_procstat_t *stat);
 
 /* ---- identity.c: a process named for good */
+
+/* -EXDEV: /proc is another namespace's; -EACCES: hidden; -ESRCH: gone meanwhile. `fd` holds process `pid` and is borrowed. */
+int spur_identity_take(const spur_reader_t *reader, int fd, int pid, spur_subject_t *ret_identity);
+int spur_identity_of(const spur_reader_t *reader, int pid, spur_subject_t *ret_identity);
+/* A spur_liveness_t. `subject` is a spur_subject_t as plain bytes. With SPUR_ALIVE the caller owns *ret_fd (a zombie's too). */
+int spur_identity_open(const spur_reader_t *reader, const char *subject, int *ret_fd, spur_observation_t *ret_seen);
+int spur_identity_observe(const spur_reader_t *reader, const char *subject, spur_observation_t *ret_seen);
+int spur_identity_liveness(const spur_reader_t *reader, const char *subject);
+
+/* ---- liveness.c: many subjects at once */
+
+/* `subjects`: `count` spur_subject_t on end; one spur_liveness_t a byte. */
+int spur_liveness_many(const spur_reader_t *reader, const char *subjects, size_t count, unsigned char *ret_liveness);
 
 /* ---- cgroup.c: a cgroup v2 folder held by a descriptor */
 
