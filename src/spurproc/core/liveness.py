@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import Protocol
 
 from spurproc.core._native import check, ffi, lib
@@ -22,12 +23,15 @@ class Subject(Protocol):
         ...
 
 
+_PACKED = attrgetter("packed")
+
+
 def liveness_many(items: Iterable[Subject]) -> list[Liveness]:
     """The liveness of each item, in order; one call into the C core for all of them. Does not block.
 
     A closed Pidfd is UNKNOWN here, where its own `liveness()` raises.
     """
-    packed = b"".join([item.packed for item in items])
+    packed = b"".join(map(_PACKED, items))
     count = len(packed) // SUBJECT.size
     codes = ffi.new("unsigned char[]", count)
     check(lib.spur_liveness_many(reader(), packed, count, codes), "ask about", f"{count} subjects")
