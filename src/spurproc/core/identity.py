@@ -14,7 +14,7 @@ from typing import Any, Self
 from spurproc.core._native import check, ffi, lib
 from spurproc.core.facilities import Facilities
 from spurproc.core.observation import LIVENESS_OF_CODE, Liveness, Observation
-from spurproc.core.pidfd import SUBJECT, Pidfd, checked_pid
+from spurproc.core.pidfd import SUBJECT, Pidfd, checked_pid, pid_behind
 from spurproc.core.vantage import Vantage, boot_id_valid
 from spurproc.errors import IdentityUnreadable, InvalidArgument, from_errno
 
@@ -120,15 +120,13 @@ class ProcessIdentity:
         code = lib.spur_identity_open(reader(), self.packed, ret_fd, seen)
         if code == lib.SPUR_ALIVE:
             bits = reader().facilities | (lib.SPUR_FACILITY_PIDFD_OPEN if seen.evidence == lib.SPUR_EVIDENCE_HANDLE else 0)
-            return Pidfd(ret_fd[0], self.pid if self._number_is_ours() else 0, bits)
+            same = reader().pid_namespace == self.pid_namespace
+            return Pidfd(ret_fd[0], self.pid if same else pid_behind(ret_fd[0]), bits)
         detail = _observation(code, seen).detail
         if code == lib.SPUR_GONE:
             error = from_errno(3, "open", f"process {self.pid}")
             raise type(error)(3, f"cannot open process {self.pid}: {detail}")
         raise IdentityUnreadable(f"cannot open process {self.pid}: {detail}")
-
-    def _number_is_ours(self) -> bool:
-        return bool(reader().pid_namespace == self.pid_namespace)
 
     def to_text(self) -> str:
         """One line of ASCII: `spurproc-id 1 <pid> <ticks> <boot_id> <inode|-> <pidns> <timens>`."""

@@ -21,9 +21,9 @@ from spurproc.core.exit_info import ExitInfo, ExitSource, ResourceUsage
 from spurproc.core.facilities import Facilities
 from spurproc.core.observation import Liveness
 from spurproc.core.vantage import Vantage
-from spurproc.errors import InvalidArgument, SignalRefused, WaitTimeout, from_errno
+from spurproc.errors import InvalidArgument, SignalRefused, Unsupported, WaitTimeout, from_errno
 
-__all__ = ["REAP_GRACE_S", "SUBJECT", "Pidfd", "checked_pid", "checked_signal"]
+__all__ = ["REAP_GRACE_S", "SUBJECT", "Pidfd", "checked_pid", "checked_signal", "pid_behind"]
 
 REAP_GRACE_S = 3.0
 """How long a waiter gives a foreign parent to reap; only then does the kernel tell others how the process ended."""
@@ -64,7 +64,7 @@ class Pidfd:
         """Hold the process that has the number `pid` now; a zombie too.
 
         A number proves nothing about who that is: use `ProcessIdentity.open` for a process met before. Raises AlreadyGone,
-        NotPermitted (hidden by hidepid, and no pidfd_open), InvalidArgument for a thread's number.
+        NotPermitted (hidden by hidepid, and no pidfd_open), InvalidArgument for a thread's number, Unsupported.
         """
         bits = Facilities.current().bits
         noun = f"process {checked_pid(pid)}"
@@ -74,7 +74,7 @@ class Pidfd:
         elif Vantage.read().procfs_is_ours:
             error = lib.spur_pidfd_open_folder(pid, ret_fd)
         else:
-            raise InvalidArgument(f"cannot open {noun}: /proc shows another pid namespace")
+            raise Unsupported(f"cannot open {noun}: pidfd_open is refused, and /proc shows another pid namespace")
         if error == -EINVAL:
             raise InvalidArgument(f"cannot open {noun}: a thread, not a process")
         check(error, "open", noun)
@@ -87,7 +87,7 @@ class Pidfd:
         `pid` is the number behind it where the caller knows it, else the kernel is asked. Raises InvalidArgument, and leaves `fd`
         open, if it is no pidfd.
         """
-        number = _pid_behind(fd) if pid is None else checked_pid(pid)
+        number = pid_behind(fd) if pid is None else checked_pid(pid)
         return cls(fd, number, Facilities.current().bits | lib.SPUR_FACILITY_PIDFD_OPEN)
 
     @property
@@ -302,7 +302,7 @@ def _shorter(step_s: float | None, deadline: float | None) -> float | None:
     return step_s if left_s is None else left_s if step_s is None else min(step_s, left_s)
 
 
-def _pid_behind(fd: int) -> int:
+def pid_behind(fd: int) -> int:
     """The number of the process that pidfd `fd` holds; 0 if it has none here. Source: proc_pid_fdinfo(5)."""
     facts: Any = ffi.new("spur_pidfd_facts_t *")
     if Facilities.current().pidfd_info and lib.spur_pidfd_info(fd, facts) == 0:
