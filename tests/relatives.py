@@ -1,0 +1,117 @@
+"""Processes of every kinship: a forked twin that reports back, a child that is not ours, a number given to someone else."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tests.payload import Payload
+
+NOBODY = 65534
+
+
+def in_fork(answer: Callable[[], Any], *, uid: int | None = None) -> Any:
+    """What `answer()` returns (as JSON) in a forked child, as user `uid` if given."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _answer(answer, write, uid)
+    os.close(write)
+    with open(read, "rb") as file:
+        text = file.read()
+    _, status = os.waitpid(pid, 0)
+    if status != 0:
+        raise AssertionError(f"the forked child failed ({status}): {text.decode(errors='replace')}")
+    return json.loads(text)
+
+
+def _answer(answer: Callable[[], Any], write: int, uid: int | None) -> None:
+    try:
+        if uid is not None:
+            os.setgroups([])
+            os.setgid(uid)
+            os.setuid(uid)
+        os.write(write, json.dumps(answer()).encode())
+        os._exit(0)
+    except BaseException as error:  # noqa: BLE001 - nothing may leave this fork of the runner
+        os.write(write, repr(error).encode())
+        os._exit(1)
+
+
+class Blocked:
+    """A child that waits for its pipe to close, then exits with `code`. Made by fork alone, so that its number can be forced."""
+
+    def __init__(self, code: int = 0) -> None:
+        read, self._hold = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self._hold)
+            os.read(read, 1)
+            os._exit(code)
+        os.close(read)
+        self.pidfd = os.pidfd_open(self.pid)
+
+    def end(self) -> None:
+        """Let it end; it stays a zombie."""
+        if self._hold >= 0:
+            os.close(self._hold)
+            self._hold = -1
+            os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED | os.WNOWAIT)
+
+    def reap(self) -> None:
+        """Let it end and reap it. May be called twice."""
+        if self.pidfd >= 0:
+            try:
+                self.end()
+                os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED)
+            except ChildProcessError:  # the code under test has reaped it
+                pass
+            os.close(self.pidfd)
+            self.pidfd = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.reap()
+
+
+def reborn(pid: int) -> Blocked:
+    """A new child under the number `pid`, which is free. Only in a pid namespace of its own."""
+    Path("/proc/sys/kernel/ns_last_pid").write_text(str(pid - 1))
+    child = Blocked()
+    assert child.pid == pid
+    return child
+
+
+class Foster:
+    """A process whose parent is not us and reaps it only when told: `tests/payload/foster.c`."""
+
+    def __init__(self, payload: Callable[..., Payload], how: str, number: int) -> None:
+        self._parent = payload("foster", how, str(number))
+        self.pid = int(self._parent.wait_ready(8), 16)
+        self._pidfd = os.pidfd_open(self.pid)
+
+    def end(self) -> None:
+        """Let it end as its arguments say, and wait until it has; it stays a zombie."""
+        signal.pidfd_send_signal(self._pidfd, signal.SIGUSR1)
+        poll = select.poll()
+        poll.register(self._pidfd, select.POLLIN)
+        assert poll.poll(10_000)
+
+    def reap(self) -> None:
+        """Make its parent reap it, and wait until it has."""
+        self._parent.signal(signal.SIGUSR1)
+        assert self._parent.wait_ready() == b"r"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        os.close(self._pidfd)

@@ -1,0 +1,37 @@
+"""The rungs of the ladder: the same test on this host as it is, and with facilities taken away."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from spurproc.core import facilities, identity
+from spurproc.core.facilities import MASK_VARIABLE, Facilities
+
+RUNGS = [
+    "",
+    "pidfs_handle",
+    "pidfs_inode",
+    "pidfd_send_signal",
+    "pidfs_inode,pidfd_send_signal",
+    "pidfd_open",
+    "pidfd_open,pidfd_send_signal",
+    "waitid_pidfd",
+    "pidfd_info",
+    "pidfd_exit_info",
+]
+"""Masks. The empty one is the strongest rung that this run has."""
+
+
+@contextmanager
+def without(mask: str) -> Iterator[Facilities]:
+    """This process without the facilities in `mask`, and without those that the run itself masks."""
+    kept = Facilities.current()
+    facilities._current = Facilities.probe(",".join((mask, os.environ.get(MASK_VARIABLE, ""))))
+    identity.forget_reader()
+    try:
+        yield facilities._current
+    finally:
+        facilities._current = kept
+        identity.forget_reader()

@@ -1,0 +1,46 @@
+"""The stat parser through cffi, driven by hypothesis."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spurproc.core._native import ffi, lib
+
+I32 = st.integers(-(2**31), 2**31 - 1)
+
+
+def parse(text: bytes) -> tuple[int, Any]:
+    stat: Any = ffi.new("spur_procstat_t *")
+    return lib.spur_procstat_parse(text, len(text), stat), stat
+
+
+@given(
+    pid=st.integers(1, 2**31 - 1),
+    comm=st.binary(max_size=64),
+    state=st.sampled_from(b"RSDZTtXI"),
+    ppid=I32,
+    threads=st.integers(0, 2**31 - 1),
+    ticks=st.integers(0, 2**64 - 1),
+    status=st.integers(0, 0xFFFF),
+)
+def test_any_name_and_any_numbers(
+    *, pid: int, comm: bytes, state: int, ppid: int, threads: int, ticks: int, status: int
+) -> None:
+    """The name may be any bytes at all; the fields behind it are found."""
+    fields: list[int] = [ppid, 2, 3, *[0] * 13, threads, 0, ticks, *[2**64 - 1] * 29, status]
+    text = b"%d (%b) %c %b\n" % (pid, comm, state, b" ".join(b"%d" % number for number in fields))
+    error, stat = parse(text)
+    assert error == 0
+    assert (stat.pid, stat.state, stat.parent_pid) == (pid, bytes([state]), ppid)
+    assert (stat.threads, stat.start_ticks, stat.wait_status) == (threads, ticks, status)
+
+
+@given(st.binary() | st.text(alphabet="0123456789 ()-SRZ\n", max_size=400).map(str.encode))
+def test_garbage_is_refused_and_nothing_worse(text: bytes) -> None:
+    error, stat = parse(text)
+    assert error in (0, -errno.EBADMSG)
+    assert error == 0 or stat.pid == 0
