@@ -51,14 +51,16 @@ static int child_end(void *unused)
 static int child_reap(int *ret_pidfd)
 {
     _Alignas(16) char stack[CHILD_STACK_BYTES];
-    spur_waited_t waited;
+    siginfo_t info;
     int pid = clone(child_end, stack + sizeof stack, CLONE_VM | CLONE_VFORK | (int)SPUR_CLONE_PIDFD, NULL, ret_pidfd);
     if (pid < 0)
         return errno;
-    int error = spur_pidfd_wait(*ret_pidfd, pid, 0, SPUR_FACILITY_PIDFD_OPEN, &waited);
-    if (error)
-        close(*ret_pidfd);
-    return -error;
+    /* CLONE_VFORK lets go of us when the child gives up our memory, which is before it has ended: this wait blocks. */
+    while (waitid(P_PID, (id_t)pid, &info, WEXITED | SPUR_WALL) < 0) {
+        if (errno != EINTR)
+            return errno;
+    }
+    return *ret_pidfd < 0 ? ENOSYS : 0;
 }
 
 static int try_exit_info(void)
@@ -70,10 +72,10 @@ static int try_exit_info(void)
     sigprocmask(SIG_SETMASK, &all, &before); /* no handler of ours may run in the child */
     int error = child_reap(&pidfd);
     sigprocmask(SIG_SETMASK, &before, NULL);
-    if (error)
-        return error;
-    error = -spur_pidfd_info(pidfd, &facts);
-    close(pidfd);
+    if (error == 0)
+        error = -spur_pidfd_info(pidfd, &facts);
+    if (pidfd >= 0)
+        close(pidfd);
     return error ? error : facts.has_status && facts.status == 7 << 8 ? 0 : ENOSYS;
 }
 

@@ -100,10 +100,20 @@ static int holder_poll(int pidfd, uint32_t facilities)
     return facilities & SPUR_FACILITY_PIDFD_OPEN ? spur_pidfd_poll(pidfd) : spur_pidfd_poll_folder(pidfd);
 }
 
+static int info_unreaped(int pidfd)
+{
+    struct spur_pidfd_info info;
+    memset(&info, 0, sizeof info);
+    info.mask = SPUR_PIDFD_INFO_PID; /* the exit bit not asked for: ESRCH after the reap */
+    return ioctl(pidfd, SPUR_PIDFD_GET_INFO, &info) < 0 && errno != EREMOTE ? -errno : 0;
+}
+
 int spur_pidfd_unreaped(int pidfd, uint32_t facilities)
 {
     if (facilities & SPUR_FACILITY_PIDFD_SEND_SIGNAL)
         return syscall(SPUR_SYS_PIDFD_SEND_SIGNAL, pidfd, 0, NULL, 0) < 0 && errno != EPERM ? -errno : 0;
+    if (facilities & SPUR_FACILITY_PIDFD_OPEN && facilities & SPUR_FACILITY_PIDFD_INFO)
+        return info_unreaped(pidfd);
     int state = holder_poll(pidfd, facilities);
     /* POLLHUP came late to pidfds: without it, what has ended may have been reaped. A folder always tells. */
     int gone = facilities & SPUR_FACILITY_PIDFD_OPEN ? state > 0 : state & SPUR_PIDFD_REAPED;

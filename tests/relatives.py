@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from tests.payload import Payload
 
@@ -47,20 +47,31 @@ def _answer(answer: Callable[[], Any], write: int, uid: int | None) -> None:
 class Blocked:
     """A child that waits for its pipe to close, then exits with `code`. Made by fork alone, so that its number can be forced."""
 
-    def __init__(self, code: int = 0) -> None:
+    _holds: ClassVar[set[int]] = set()
+
+    def __init__(self, code: int = 0, name: bytes = b"blocked") -> None:
         read, self._hold = os.pipe()
+        ready, named = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
-            os.close(self._hold)
+            for hold in (self._hold, *Blocked._holds):  # else this one would keep the others blocked
+                os.close(hold)
+            Path("/proc/thread-self/comm").write_bytes(name)
+            os.close(named)
             os.read(read, 1)
             os._exit(code)
+        os.close(named)
+        os.read(ready, 1)
+        os.close(ready)
         os.close(read)
+        Blocked._holds.add(self._hold)
         self.pidfd = os.pidfd_open(self.pid)
 
     def end(self) -> None:
         """Let it end; it stays a zombie."""
         if self._hold >= 0:
             os.close(self._hold)
+            Blocked._holds.discard(self._hold)
             self._hold = -1
             os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED | os.WNOWAIT)
 
