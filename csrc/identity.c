@@ -16,27 +16,21 @@ static int holder_poll(const spur_reader_t *reader, int fd)
     return reader->facilities & SPUR_FACILITY_PIDFD_OPEN ? spur_pidfd_poll(fd) : spur_pidfd_poll_folder(fd);
 }
 
-/* The stat of the process that `fd` holds, not of a later one under its number. */
+/* The stat of the process that `fd` holds, not of a later one under its number. -ESRCH: it is reaped; -EACCES: it is hidden. */
 static int holder_stat(const spur_reader_t *reader, int fd, int pid, spur_procstat_t *ret_stat)
 {
     spur_procstat_t stat;
     if (!(reader->facilities & SPUR_FACILITY_PIDFD_OPEN))
         return spur_procstat_read_at(fd, ret_stat);
     int error = spur_procstat_read(pid, &stat);
-    if (error == 0)
-        error = spur_pidfd_unreaped(fd, reader->facilities);
+    int reaped = spur_pidfd_unreaped(fd, reader->facilities);
+    if (reaped)
+        return reaped;
+    if (error == -ENOENT || error == -ESRCH || error == -EPERM)
+        return -EACCES; /* it is there, and hidepid veils it */
     if (error == 0)
         *ret_stat = stat;
     return error;
-}
-
-/* ENOENT and its like, though the process is there: /proc hides it (hidepid). Else it has gone. */
-static int stat_error(const spur_reader_t *reader, int fd, int pid, int error)
-{
-    if (error != -ENOENT && error != -ESRCH && error != -EPERM)
-        return error;
-    int there = reader->facilities & SPUR_FACILITY_PIDFD_OPEN ? spur_pidfd_unreaped(fd, reader->facilities) : spur_pid_exists(pid);
-    return there == 0 ? -EACCES : -ESRCH;
 }
 
 int spur_identity_take(const spur_reader_t *reader, int fd, int pid, spur_subject_t *ret_identity)
@@ -48,7 +42,7 @@ int spur_identity_take(const spur_reader_t *reader, int fd, int pid, spur_subjec
         return -EXDEV;
     int error = holder_stat(reader, fd, pid, &stat);
     if (error)
-        return stat_error(reader, fd, pid, error);
+        return error;
     if (reader->facilities & SPUR_FACILITY_PIDFS_INODE && reader->facilities & SPUR_FACILITY_PIDFD_OPEN)
         error = spur_pidfd_inode(fd, &identity.inode);
     if (error)
@@ -112,8 +106,6 @@ static int compare_ticks(const spur_reader_t *reader, const spur_subject_t *iden
     if (!reader->procfs_is_ours)
         return told(seen, SPUR_UNKNOWN, SPUR_EVIDENCE_PROCFS, 0);
     int error = holder_stat(reader, fd, identity->number, &stat);
-    if (error)
-        error = stat_error(reader, fd, identity->number, error);
     if (error == -ESRCH)
         return told(seen, SPUR_GONE, SPUR_EVIDENCE_ESRCH, 0);
     if (error)

@@ -46,7 +46,7 @@ int spur_pidfd_open_folder(int pid, int *ret_fd)
     error = spur_procstat_folder_open(pid, ret_fd);
     if (error == -ENOENT) /* gone meanwhile, or there and hidden by hidepid */
         return spur_pid_exists(pid) == 0 ? -EACCES : -ESRCH;
-    return error;
+    return error == -EPERM ? -EACCES : error;
 }
 
 int spur_pidfd_open_handle(uint64_t inode, int *ret_fd)
@@ -88,7 +88,7 @@ int spur_pidfd_poll_folder(int folder_fd)
 {
     spur_procstat_t stat;
     int error = spur_procstat_read_at(folder_fd, &stat);
-    if (error == -ESRCH || error == -ENOENT)
+    if (error == -ESRCH)
         return SPUR_PIDFD_ENDED | SPUR_PIDFD_REAPED;
     if (error)
         return error;

@@ -77,8 +77,14 @@ int spur_procstat_read_at(int folder_fd, spur_procstat_t *ret_stat)
 {
     char text[STAT_BYTES];
     int fd = openat(folder_fd, "stat", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0 && errno == ENOENT) {
+        /* Hidden by hidepid, or reaped between two checks of the kernel; a second look tells: what is reaped is ESRCH. */
+        fd = openat(folder_fd, "stat", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+        if (fd < 0 && errno == ENOENT)
+            return -EACCES;
+    }
     if (fd < 0)
-        return -errno;
+        return errno == EPERM ? -EACCES : -errno;
     ssize_t length = read(fd, text, sizeof text); /* the kernel gives the whole line at once */
     int error = length < 0 ? -errno : 0;
     close(fd);

@@ -149,6 +149,7 @@ typedef struct {
 
 int spur_procstat_parse(const char *text, size_t length, spur_procstat_t *ret_stat);
 int spur_procstat_read(int pid, spur_procstat_t *ret_stat);
+/* Through the open folder /proc/PID. -ESRCH: reaped; -EACCES: hidden from this reader (hidepid). */
 int spur_procstat_read_at(int folder_fd, spur_procstat_t *ret_stat);
 int spur_procstat_folder_open(int pid, int *ret_fd);
 /* 1 when no thread is left to run, 0 for a leader that exited before its threads. */

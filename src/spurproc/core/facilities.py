@@ -113,8 +113,8 @@ def _cgroup2() -> tuple[str | None, frozenset[str], int]:
     if mount is None:
         return None, frozenset(), errno.ENOSYS
     try:
-        with open(f"{mount}/cgroup.controllers", encoding="ascii") as file:
-            controllers = frozenset(file.read().split())
+        with open(f"{mount}/cgroup.controllers", "rb") as file:
+            controllers = frozenset(file.read().decode().split())
         # The root cgroup has no cgroup.kill; any other one shows whether the kernel makes the file.
         folders = [entry.path for entry in os.scandir(mount) if entry.is_dir(follow_symlinks=False)]
     except OSError as error:

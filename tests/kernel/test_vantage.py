@@ -1,0 +1,216 @@
+"""Identities seen from elsewhere: other namespaces, a foreign or veiled /proc, a number that has a new owner."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from spurproc.core.facilities import MASK_VARIABLE, Facilities
+from spurproc.core.identity import ProcessIdentity, forget_reader
+from spurproc.core.liveness import liveness_many
+from spurproc.core.observation import Liveness
+from spurproc.core.pidfd import Pidfd
+from spurproc.core.vantage import Vantage
+from spurproc.errors import AlreadyGone, IdentityUnreadable, NotPermitted
+from tests.relatives import NOBODY, Blocked, in_fork, reborn
+from tests.rungs import RUNGS, without
+
+ALIVE, GONE, UNKNOWN = Liveness.ALIVE, Liveness.GONE, Liveness.UNKNOWN
+_TIMEOUT_S = 30
+_CLONE_NEWPID = 0x20000000
+
+_OBSERVE = """
+import sys
+from spurproc.core.identity import ProcessIdentity
+seen = ProcessIdentity.from_text(sys.argv[1]).observe()
+print(seen.liveness.value, seen.evidence)
+"""
+_OF_SELF = """
+import os
+from spurproc.core.identity import ProcessIdentity
+from spurproc.errors import IdentityUnreadable
+try:
+    print(ProcessIdentity.of(os.getpid()))
+except IdentityUnreadable as error:
+    print(error)
+"""
+
+
+@pytest.fixture(params=RUNGS, ids=lambda mask: f"without({mask})")
+def rung(request: pytest.FixtureRequest) -> Iterator[Facilities]:
+    """Each rung of the ladder in turn."""
+    with without(request.param) as facilities:
+        yield facilities
+
+
+def _elsewhere(where: list[str], program: str, *arguments: str, mask: str = "") -> str:
+    """What `program` prints when it runs under unshare(1) with the options `where`."""
+    command = ["unshare", *where, "--fork", "--kill-child=SIGKILL", sys.executable, "-c", program, *arguments]
+    masks = ",".join(filter(None, (mask, os.environ.get(MASK_VARIABLE, ""))))
+    environment = {**os.environ, MASK_VARIABLE: masks}
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=_TIMEOUT_S, env=environment)
+    return done.stdout.strip()
+
+
+@pytest.mark.needs_root
+@pytest.mark.parametrize("mask", RUNGS)
+def test_from_a_child_pid_namespace_nothing_outside_is_gone(mask: str) -> None:
+    """The kernel says ESTALE and ESRCH there for live processes, and the number may be someone else's."""
+    outside = ProcessIdentity.of(os.getpid()).to_text()
+    assert _elsewhere(["--pid", "--mount-proc"], _OBSERVE, outside, mask=mask) == "unknown pid-namespace"
+    assert _elsewhere(["--pid"], _OBSERVE, outside, mask=mask) == "unknown pid-namespace"
+
+
+@pytest.mark.needs_root
+@pytest.mark.parametrize("mask", RUNGS)
+def test_foreign_procfs_names_nobody(mask: str) -> None:
+    """A new pid namespace under the old /proc: our own number there is a stranger's."""
+    assert "/proc shows another pid namespace" in _elsewhere(["--pid"], _OF_SELF, mask=mask)
+    assert _elsewhere(["--pid", "--mount-proc"], _OF_SELF, mask=mask).startswith("spurproc-id 1 1 ")
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_facility("pidfs_handle")
+def test_from_the_parent_pid_namespace_an_inner_process_is_alive() -> None:
+    """Its inode finds it; its number there is translated to ours; once it has ended nothing is claimed."""
+    program = _OF_SELF + "print(flush=True); input()"
+    inner = subprocess.Popen(
+        ["unshare", "--pid", "--mount-proc", "--fork", "--kill-child=SIGKILL", sys.executable, "-c", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert inner.stdout is not None
+    identity = ProcessIdentity.from_text(inner.stdout.readline().strip())
+    assert (identity.pid, identity.liveness()) == (1, ALIVE)
+    with identity.open() as pidfd:
+        assert pidfd.pid != identity.pid
+        assert ProcessIdentity.of(pidfd.pid).pidfs_inode == identity.pidfs_inode
+        with without("pidfs_handle"):
+            assert identity.observe().evidence == "pid-namespace"
+        pidfd.send_signal(signal.SIGKILL)
+        inner.communicate(timeout=_TIMEOUT_S)
+    assert (identity.liveness(), identity.observe().evidence) == (UNKNOWN, "pid-namespace")
+
+
+@pytest.mark.needs_root
+def test_ticks_of_another_time_namespace_prove_nothing() -> None:
+    """The same process shows other ticks there; the inode does not care."""
+    text = ProcessIdentity.of(os.getpid()).to_text()
+    where = ["--time", "--boottime", "100000"]
+    assert _elsewhere(where, _OBSERVE, text, mask="pidfs_inode") == "unknown time-namespace"
+    assert _elsewhere(where, _OBSERVE, text, mask="pidfd_open") in ("unknown time-namespace", "alive handle")
+    if Facilities.current().pidfs_inode:
+        assert _elsewhere(where, _OBSERVE, text).split()[0] == "alive"
+    there = ProcessIdentity.from_text(_elsewhere(where, _OF_SELF))
+    assert there.time_namespace != Vantage.read().time_namespace
+
+
+@pytest.mark.parametrize("hidepid", [1, 2, 4])
+@pytest.mark.own_pid_namespace(mount=True)
+def test_hidepid_hides_and_proves_nothing(hidepid: int) -> None:
+    """As another user behind hidepid: a live process is never GONE, on any rung."""
+    subprocess.run(["mount", "-t", "proc", "-o", f"hidepid={hidepid}", "proc", "/proc"], check=True)
+    forget_reader()
+    with Blocked() as child:
+        identity = ProcessIdentity.of(child.pid)
+        seen = {mask: in_fork(lambda mask=mask: _seen(identity, mask), uid=NOBODY) for mask in RUNGS}  # type: ignore[misc]
+        child.reap()
+        after = {mask: in_fork(lambda mask=mask: _seen(identity, mask), uid=NOBODY) for mask in RUNGS}  # type: ignore[misc]
+    for mask in RUNGS:
+        strong = Facilities.current().pidfs_inode and "pidfs_inode" not in mask and "pidfd_open" not in mask
+        handle = Facilities.current().pidfs_handle and "pidfs_handle" not in mask and "pidfs_inode" not in mask
+        assert seen[mask]["liveness"] == ("alive" if strong or handle else "unknown"), mask
+        assert seen[mask]["evidence"] != "hidden" or not strong
+        assert "hides" in seen[mask]["of"]
+        assert after[mask]["liveness"] == "gone", mask
+
+
+def _seen(identity: ProcessIdentity, mask: str) -> dict[str, str]:
+    with without(mask):
+        seen = identity.observe()
+        try:
+            of = str(ProcessIdentity.of(identity.pid))
+        except (IdentityUnreadable, AlreadyGone) as error:
+            of = str(error)
+        return {"liveness": seen.liveness.value, "evidence": seen.evidence, "of": of}
+
+
+@pytest.mark.parametrize("hidepid", [1, 2, 4])
+@pytest.mark.own_pid_namespace(mount=True)
+def test_hidden_process_is_held_by_pidfd_or_refused(hidepid: int) -> None:
+    subprocess.run(["mount", "-t", "proc", "-o", f"hidepid={hidepid}", "proc", "/proc"], check=True)
+    forget_reader()
+    with Blocked() as child:
+        assert in_fork(lambda: _held(child.pid, ""), uid=NOBODY) == "alive NotPermitted"
+        # The folder itself is listed under hidepid=1; what is in it is not for others.
+        expected = "unknown NotPermitted" if hidepid == 1 else "cannot open"
+        assert in_fork(lambda: _held(child.pid, "pidfd_open"), uid=NOBODY) in (expected, "cannot open")
+
+
+def _held(pid: int, mask: str) -> str:
+    with without(mask):
+        try:
+            pidfd = Pidfd.open(pid)
+        except NotPermitted:
+            return "cannot open"
+        with pidfd:
+            try:
+                pidfd.send_signal(signal.SIGKILL)
+            except NotPermitted:
+                return f"{pidfd.liveness().value} NotPermitted"
+            return "sent"
+
+
+@pytest.mark.own_pid_namespace
+def test_reused_number_is_a_stranger_on_every_rung() -> None:
+    """Same number forced; with an inode, the same start tick too. Nothing of ours reaches the new owner."""
+    for mask in RUNGS:
+        with without(mask):
+            _reused(same_tick=Facilities.current().pidfs_inode and "pidfd_open" not in mask)
+
+
+def _reused(*, same_tick: bool) -> None:
+    while True:
+        first = Blocked()
+        identity = ProcessIdentity.of(first.pid)
+        with Pidfd.open(first.pid) as pidfd:
+            first.reap()
+            with reborn(identity.pid) as second:
+                stranger = ProcessIdentity.of(second.pid)
+                if (stranger.start_ticks == identity.start_ticks) is same_tick:
+                    _nothing_reaches(stranger, identity, pidfd)
+                    return
+
+
+def _nothing_reaches(stranger: ProcessIdentity, identity: ProcessIdentity, pidfd: Pidfd) -> None:
+    assert identity.pid == stranger.pid
+    assert identity != stranger
+    assert (identity.liveness(), pidfd.liveness(), stranger.liveness()) == (GONE, GONE, ALIVE)
+    assert liveness_many([identity, pidfd, stranger]) == [GONE, GONE, ALIVE]
+    for refuse in (identity.open, lambda: pidfd.send_signal(signal.SIGKILL), lambda: ProcessIdentity.of_pidfd(pidfd)):
+        with pytest.raises(AlreadyGone):
+            refuse()
+    assert stranger.liveness() is ALIVE
+
+
+@pytest.mark.own_pid_namespace
+def test_a_fork_into_a_new_namespace_looks_again() -> None:
+    """What the parent knows about where it stands is not the child's truth: both are number 1 here."""
+    parent = os.getpid()
+    before = ProcessIdentity.of(parent)
+    assert ctypes.CDLL(None).unshare(_CLONE_NEWPID) == 0
+    seen = in_fork(lambda: [os.getpid(), before.observe().evidence, before.liveness().value])
+    assert seen == [1, "pid-namespace", "unknown"] or seen[1:] == ["handle", "alive"]
+
+
+def test_own_vantage() -> None:
+    here = Vantage.read()
+    assert here.procfs_is_ours
+    assert here.pid_namespace == os.stat("/proc/self/ns/pid").st_ino
