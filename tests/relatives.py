@@ -67,12 +67,17 @@ class Blocked:
         Blocked._holds.add(self._hold)
         self.pidfd = os.pidfd_open(self.pid)
 
-    def end(self) -> None:
-        """Let it end; it stays a zombie."""
+    def release(self) -> None:
+        """Let it end, and do not wait for that."""
         if self._hold >= 0:
             os.close(self._hold)
             Blocked._holds.discard(self._hold)
             self._hold = -1
+
+    def end(self) -> None:
+        """Let it end, and wait until it has; it stays a zombie."""
+        if self._hold >= 0:
+            self.release()
             os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED | os.WNOWAIT)
 
     def reap(self) -> None:

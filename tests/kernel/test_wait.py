@@ -1,0 +1,246 @@
+"""Waiting for children and for others, and how the end is known."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from spurproc.core.exit_info import ExitInfo, ExitKind, ExitSource
+from spurproc.core.facilities import Facilities
+from spurproc.core.pidfd import Pidfd
+from spurproc.errors import ExitUnknown, WaitTimeout
+from tests.payload import Payload
+from tests.relatives import NOBODY, Blocked, Foster, in_fork
+from tests.rungs import RUNGS, without
+
+PayloadMaker = Callable[..., Payload]
+ENDS = [("exit", 7, 7), ("exit", 0, 0), ("signal", 9, -9), ("signal", 15, -15)]
+
+
+@pytest.fixture(params=RUNGS, ids=lambda mask: f"without({mask})")
+def rung(request: pytest.FixtureRequest) -> Iterator[Facilities]:
+    """Each rung of the ladder in turn."""
+    with without(request.param) as facilities:
+        yield facilities
+
+
+@pytest.fixture
+def sigchld_ignored() -> Iterator[None]:
+    """As a parent may have left it: the kernel reaps by itself."""
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGCHLD, before)
+
+
+def test_child_is_reaped_with_its_code_and_usage(rung: Facilities) -> None:
+    with Blocked(7) as child, Pidfd.open(child.pid) as pidfd:
+        child.end()
+        info = pidfd.wait(timeout_s=10)
+        assert (info.kind, info.code, info.source) == (ExitKind.EXITED, 7, ExitSource.WAITED)
+        assert info.usage is not None
+        assert info.usage.max_rss_bytes > 1_000_000
+        assert pidfd.wait() is info
+        assert pidfd.exit_info() is info
+        with pytest.raises(ChildProcessError):
+            os.waitpid(child.pid, 0)
+
+
+def test_child_killed_by_signal(rung: Facilities) -> None:
+    with Blocked() as child, Pidfd.open(child.pid) as pidfd:
+        pidfd.send_signal(signal.SIGKILL)
+        info = pidfd.wait(timeout_s=10)
+        assert (info.kind, info.signal, info.core_dumped, info.source) == (ExitKind.SIGNALED, 9, False, ExitSource.WAITED)
+
+
+def test_core_flag_is_the_kernels(tmp_path: Path) -> None:
+    """Whatever the machine does with cores, we say what waitid says."""
+    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    limits = (hard, hard)
+    flags = []
+    for _ in range(2):
+        process = subprocess.Popen(
+            ["sh", "-c", "kill -ABRT $$"], cwd=tmp_path, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, limits)
+        )
+        with Pidfd.open(process.pid) as pidfd:
+            seen = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            assert seen is not None
+            info = pidfd.wait()
+            flags.append((info.signal, info.core_dumped) == (seen.si_status, seen.si_code == os.CLD_DUMPED))
+        process.wait()
+    assert flags == [True, True]
+
+
+def test_running_process_times_out(rung: Facilities) -> None:
+    with Blocked() as child, Pidfd.open(child.pid) as pidfd:
+        for timeout_s in (0, -1, 0.01):
+            with pytest.raises(WaitTimeout, match=f"process {child.pid} still runs"):
+                pidfd.wait(timeout_s)
+        assert pidfd.exit_info().kind is ExitKind.UNKNOWN
+        assert pidfd.exit_info().reason == "it still runs"
+
+
+def test_exit_info_of_a_zombie_child_reaps_nothing(rung: Facilities) -> None:
+    with Blocked(3) as child, Pidfd.open(child.pid) as pidfd:
+        child.end()
+        for _ in range(2):
+            assert (pidfd.exit_info().code, pidfd.exit_info().source) == (3, ExitSource.WAITED)
+        assert os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT) is not None
+        assert pidfd.wait().code == 3
+
+
+def test_reaped_behind_our_back_is_never_zero(rung: Facilities) -> None:
+    """Another part of the program waited first: ECHILD. The kernel's record has the truth, or nobody has."""
+    with Blocked(7) as child, Pidfd.open(child.pid) as pidfd:
+        child.reap()
+        _told_or_unknown(rung, pidfd.wait(timeout_s=10), 7)
+        _told_or_unknown(rung, pidfd.exit_info(), 7)
+
+
+@pytest.mark.usefixtures("sigchld_ignored")
+def test_sigchld_ignored_is_never_zero(rung: Facilities) -> None:
+    """The kernel reaps at once, waitid says ECHILD, and the status is not 0."""
+    with Blocked(7) as child, Pidfd.open(child.pid) as pidfd:
+        pidfd.send_signal(signal.SIGTERM)
+        _told_or_unknown(rung, pidfd.wait(timeout_s=10), -signal.SIGTERM)
+
+
+def _told_or_unknown(rung: Facilities, info: ExitInfo, returncode: int) -> None:
+    if rung.pidfd_exit_info and rung.pidfd_open:
+        assert (info.returncode, info.source) == (returncode, ExitSource.PIDFD)
+        return
+    assert (info.kind, info.source) == (ExitKind.UNKNOWN, ExitSource.NONE)
+    assert "reaped by another" in (info.reason or "")
+    with pytest.raises(ExitUnknown):
+        _ = info.returncode
+
+
+@pytest.mark.parametrize(("how", "number", "returncode"), ENDS)
+def test_foreign_process_that_is_reaped(
+    rung: Facilities, payload: PayloadMaker, how: str, number: int, returncode: int
+) -> None:
+    """Not our child. Its end is known from the kernel's record, once its parent has reaped it."""
+    with Foster(payload, how, number) as process, Pidfd.open(process.pid) as pidfd:
+        with pytest.raises(WaitTimeout):
+            pidfd.wait(timeout_s=0)
+        process.end()
+        process.reap()
+        _told_or_unknown(rung, pidfd.wait(timeout_s=10), returncode)
+
+
+@pytest.mark.needs_root
+@pytest.mark.parametrize(("how", "number", "returncode"), ENDS)
+def test_foreign_zombie_is_read_with_rights(
+    rung: Facilities, payload: PayloadMaker, how: str, number: int, returncode: int
+) -> None:
+    """A parent that never reaps hangs nobody: root reads the zombie."""
+    with Foster(payload, how, number) as process, Pidfd.open(process.pid) as pidfd:
+        process.end()
+        info = pidfd.wait()
+        assert (info.returncode, info.source) == (returncode, ExitSource.ZOMBIE)
+        assert pidfd.exit_info().source is ExitSource.ZOMBIE
+
+
+@pytest.mark.needs_root
+@pytest.mark.parametrize(("how", "number"), [("exit", 7), ("exit", 0), ("signal", 9)])
+def test_foreign_zombie_without_rights_is_unknown(rung: Facilities, payload: PayloadMaker, how: str, number: int) -> None:
+    """Field 52 shows 0 to those without rights: it is not the exit code. And the grace ends."""
+    with Foster(payload, how, number) as process, Pidfd.open(process.pid) as pidfd:
+        process.end()
+        for ask in (lambda: pidfd.wait(reap_grace_s=0.1), lambda: pidfd.wait(timeout_s=0), pidfd.exit_info):
+            kind, reason = in_fork(lambda ask=ask: [ask().kind.value, ask().reason], uid=NOBODY)  # type: ignore[misc]
+            assert kind == "unknown"
+            assert "its parent has not reaped it" in reason
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_facility("pidfd_exit_info")
+def test_late_reap_within_the_grace_is_seen(payload: PayloadMaker) -> None:
+    """A waiter that may not read the zombie is woken by the reap itself."""
+    with Foster(payload, "exit", 9) as process, Pidfd.open(process.pid) as pidfd:
+        process.end()
+        read, write = os.pipe()
+
+        def child() -> list[object]:
+            os.write(write, b"w")
+            info = pidfd.wait(reap_grace_s=30)
+            return [info.code, info.source.value]
+
+        answers: list[object] = []
+        waiter = threading.Thread(target=lambda: answers.append(in_fork(child, uid=NOBODY)))
+        waiter.start()
+        assert os.read(read, 1) == b"w"
+        process.reap()
+        waiter.join()
+        os.close(read)
+        os.close(write)
+        assert answers == [[9, "pidfd"]]
+
+
+def test_waiters_on_one_child_all_know(rung: Facilities) -> None:
+    """One reaps, and all have its answer."""
+    with Blocked(5) as child, Pidfd.open(child.pid) as pidfd:
+        answers: list[ExitInfo] = []
+        started = threading.Barrier(5)
+
+        def wait() -> None:
+            started.wait()
+            answers.append(pidfd.wait(timeout_s=10))
+
+        threads = [threading.Thread(target=wait) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        started.wait()
+        child.release()
+        for thread in threads:
+            thread.join()
+        assert {(info.code, info.source) for info in answers} == {(5, ExitSource.WAITED)}
+        assert len(answers) == 4
+
+
+@pytest.mark.needs_facility("pidfd_exit_info")
+def test_two_pidfds_of_one_child_agree() -> None:
+    """The second finds no child any more, and asks the kernel."""
+    with Blocked(5) as child, Pidfd.open(child.pid) as first, Pidfd.open(child.pid) as second:
+        child.end()
+        assert (first.wait().source, second.wait().source) == (ExitSource.WAITED, ExitSource.PIDFD)
+        assert first.wait().code == second.wait().code == 5
+
+
+def test_zombie_leader_is_waited_for(rung: Facilities, payload: PayloadMaker) -> None:
+    """The main thread has exited, the process has not."""
+    process = payload("main_thread_exits")
+    process.wait_ready()
+    with Pidfd.open(process.pid) as pidfd:
+        with pytest.raises(WaitTimeout):
+            pidfd.wait(timeout_s=0.01)
+        process.release()
+        assert pidfd.wait(timeout_s=10).code == 7
+
+
+def test_signal_handler_runs_during_wait() -> None:
+    """And what it raises ends the wait; the child can be waited for again."""
+
+    class Alarm(Exception):  # noqa: N818
+        pass
+
+    def ring(*_: object) -> None:
+        raise Alarm
+
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        with Blocked(1) as child, Pidfd.open(child.pid) as pidfd:
+            signal.setitimer(signal.ITIMER_REAL, 0.02)
+            with pytest.raises(Alarm):
+                pidfd.wait()
+            child.end()
+            assert pidfd.wait().code == 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
