@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -163,7 +164,7 @@ def test_identity_survives_exec(rung: Facilities, payload: PayloadMaker) -> None
     process = payload("exec_self")
     assert process.wait_ready() == b"1"
     first = ProcessIdentity.of(process.pid)
-    process.signal(10)
+    process.signal(signal.SIGUSR1)
     assert process.wait_ready() == b"2"
     assert ProcessIdentity.of(process.pid) == first
     assert first.liveness() is ALIVE
@@ -172,7 +173,14 @@ def test_identity_survives_exec(rung: Facilities, payload: PayloadMaker) -> None
 def test_many_at_once_in_order() -> None:
     """Identities and pidfds mixed, more than one batch of them, the dead between the living."""
     with Blocked() as live, Blocked() as dead, Pidfd.open(live.pid) as live_fd, Pidfd.open(dead.pid) as dead_fd:
-        items = [ProcessIdentity.of(live.pid), live_fd, dead_fd, ProcessIdentity.of(dead.pid), *[live_fd] * 70, dead_fd] * 3
+        items: list[ProcessIdentity | Pidfd] = [
+            ProcessIdentity.of(live.pid),
+            live_fd,
+            dead_fd,
+            ProcessIdentity.of(dead.pid),
+            *[live_fd] * 70,
+            dead_fd,
+        ] * 3
         dead.reap()
         assert liveness_many(items) == [ALIVE, ALIVE, GONE, GONE, *[ALIVE] * 70, GONE] * 3
         assert liveness_many(iter(items)) == [item.liveness() for item in items]

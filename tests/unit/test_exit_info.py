@@ -40,7 +40,13 @@ def test_wait_status_as_the_standard_library_reads_it(status: int) -> None:
     try:
         info = ExitInfo.from_wait_status(status, source=WAITED)
     except InvalidArgument:
-        assert not 0 <= status <= 0xFFFF or os.WIFSTOPPED(status) or status & 0x7F in (0x7F, 0) or status & 0x7F > 64 or status > 0xFF
+        assert (
+            not 0 <= status <= 0xFFFF
+            or os.WIFSTOPPED(status)
+            or status & 0x7F in (0x7F, 0)
+            or status & 0x7F > 64
+            or status > 0xFF
+        )
         return
     assert info.returncode == os.waitstatus_to_exitcode(status)
 

@@ -26,9 +26,7 @@ IDENTITIES = st.builds(
     pid_namespace=U64,
     time_namespace=U64,
 )
-SAMPLE = ProcessIdentity(
-    pid=42, start_ticks=7, boot_id=BOOT, pidfs_inode=99, pid_namespace=4026531836, time_namespace=4026531834
-)
+SAMPLE = ProcessIdentity(pid=42, start_ticks=7, boot_id=BOOT, pidfs_inode=99, pid_namespace=4026531836, time_namespace=4026531834)
 TEXT = f"spurproc-id 1 42 7 {BOOT} 99 4026531836 4026531834"
 
 

@@ -19,18 +19,14 @@ def parse(text: bytes) -> tuple[int, Any]:
 
 
 @given(
-    pid=st.integers(1, 2**31 - 1),
     comm=st.binary(max_size=64),
     state=st.sampled_from(b"RSDZTtXI"),
-    ppid=I32,
-    threads=st.integers(0, 2**31 - 1),
-    ticks=st.integers(0, 2**64 - 1),
+    numbers=st.tuples(st.integers(1, 2**31 - 1), I32, st.integers(0, 2**31 - 1), st.integers(0, 2**64 - 1)),
     status=st.integers(0, 0xFFFF),
 )
-def test_any_name_and_any_numbers(
-    *, pid: int, comm: bytes, state: int, ppid: int, threads: int, ticks: int, status: int
-) -> None:
+def test_any_name_and_any_numbers(*, comm: bytes, state: int, numbers: tuple[int, int, int, int], status: int) -> None:
     """The name may be any bytes at all; the fields behind it are found."""
+    pid, ppid, threads, ticks = numbers
     fields: list[int] = [ppid, 2, 3, *[0] * 13, threads, 0, ticks, *[2**64 - 1] * 29, status]
     text = b"%d (%b) %c %b\n" % (pid, comm, state, b" ".join(b"%d" % number for number in fields))
     error, stat = parse(text)

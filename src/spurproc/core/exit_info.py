@@ -93,7 +93,7 @@ class ExitInfo:
             "oom_kills": oom_kills,
             "trusted": trusted,
         }
-        if isinstance(status, int) and not isinstance(status, bool) and 0 <= status <= 0xFFFF:
+        if _is_status(status):
             number, core, high = status & 0x7F, bool(status & 0x80), status >> 8
             if number == 0 and not core:
                 return cls(kind=ExitKind.EXITED, code=high, **told)
@@ -176,6 +176,10 @@ class ExitInfo:
                 return f"not started: {_errno_text(self.errno)} at stage {self.stage}"
             case _:
                 return f"unknown: {self.reason}"
+
+
+def _is_status(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 0xFFFF
 
 
 def _signal_name(number: int | None) -> str:

@@ -216,7 +216,7 @@ def _check_fields(identity: ProcessIdentity) -> None:
             continue
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
             raise InvalidArgument(f"cannot read an identity: {name} {value!r}")
-    if not isinstance(identity.boot_id, str) or not boot_id_valid(identity.boot_id):
+    if not boot_id_valid(identity.boot_id):
         raise InvalidArgument(f"cannot read an identity: boot_id {identity.boot_id!r}")
 
 

@@ -283,14 +283,14 @@ class Pidfd:
         return f"<Pidfd of process {self._pid}, {'closed' if self._fd < 0 else f'fd {self._fd}'}>"
 
 
-def checked_pid(pid: int) -> int:
+def checked_pid(pid: object) -> int:
     """`pid` if it can be a process's number, else InvalidArgument."""
     if isinstance(pid, bool) or not isinstance(pid, int) or not 1 <= pid <= 0x7FFFFFFF:
         raise InvalidArgument(f"cannot be a pid: {pid!r}")
     return pid
 
 
-def checked_signal(sig: int) -> int:
+def checked_signal(sig: object) -> int:
     """`sig` as a plain number from 1 to 64, else InvalidArgument. 0 is no signal: ask for the liveness instead."""
     if isinstance(sig, bool) or not isinstance(sig, int) or not 1 <= sig <= 64:
         raise InvalidArgument(f"cannot be a signal: {sig!r}")

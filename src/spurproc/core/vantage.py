@@ -45,9 +45,9 @@ class Vantage:
         return cls(boot_id=boot_id, pid_namespace=namespaces[0], time_namespace=namespaces[1], procfs_is_ours=procfs_is_ours)
 
 
-def boot_id_valid(text: str) -> bool:
+def boot_id_valid(text: object) -> bool:
     """Whether `text` is a boot id exactly as the kernel writes one: a lower-case UUID with its four dashes."""
-    return _BOOT_ID.fullmatch(text) is not None
+    return isinstance(text, str) and _BOOT_ID.fullmatch(text) is not None
 
 
 def _read(path: str) -> bytes:
