@@ -43,7 +43,7 @@ int spur_identity_take(const spur_reader_t *reader, int fd, int pid, spur_subjec
     int error = holder_stat(reader, fd, pid, &stat);
     if (error)
         return error;
-    if (reader->facilities & SPUR_FACILITY_PIDFS_INODE && reader->facilities & SPUR_FACILITY_PIDFD_OPEN)
+    if (reader->facilities & SPUR_FACILITY_PIDFS_INODE)
         error = spur_pidfd_inode(fd, &identity.inode);
     if (error)
         return error;
@@ -123,7 +123,7 @@ static int open_by_number(const spur_reader_t *reader, const spur_subject_t *ide
         return told(seen, SPUR_GONE, SPUR_EVIDENCE_THREAD, 0);
     if (error)
         return told(seen, SPUR_UNKNOWN, error == -EACCES ? SPUR_EVIDENCE_HIDDEN : SPUR_EVIDENCE_ERROR, error);
-    int by_inode = identity->inode != 0 && reader->facilities & SPUR_FACILITY_PIDFS_INODE && reader->facilities & SPUR_FACILITY_PIDFD_OPEN;
+    int by_inode = identity->inode != 0 && reader->facilities & SPUR_FACILITY_PIDFS_INODE;
     int liveness = by_inode ? compare_inode(identity, *ret_fd, seen) : compare_ticks(reader, identity, *ret_fd, seen);
     if (liveness != SPUR_ALIVE)
         close(*ret_fd);
@@ -154,8 +154,7 @@ int spur_identity_observe(const spur_reader_t *reader, const char *subject, spur
     int fd, liveness = spur_identity_open(reader, subject, &fd, ret_seen);
     if (liveness != SPUR_ALIVE)
         return liveness;
-    /* What the handle opened is a pidfd, even where pidfd_open is refused. */
-    int state = ret_seen->evidence == SPUR_EVIDENCE_HANDLE ? spur_pidfd_poll(fd) : holder_poll(reader, fd);
+    int state = holder_poll(reader, fd);
     close(fd);
     if (state < 0)
         return told(ret_seen, SPUR_UNKNOWN, SPUR_EVIDENCE_ERROR, state);

@@ -4,12 +4,16 @@
  * whatever became of the number), pidfd_send_signal takes it, but it cannot be polled. Such functions are named _folder_. */
 #include "spurcore.h"
 
+#include "path.h"
+
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+
+enum { FDINFO_BYTES = 1024 };
 
 /* The one guard of every number that a signal may go to. */
 int spur_pid_guard(int pid)
@@ -108,16 +112,33 @@ static int info_unreaped(int pidfd)
     return ioctl(pidfd, SPUR_PIDFD_GET_INFO, &info) < 0 && errno != EREMOTE ? -errno : 0;
 }
 
+/* proc_pid_fdinfo(5): the kernel shows Pid: -1 after the reap, Linux 5.4. POLLHUP would say it too, and came later. */
+static int fdinfo_unreaped(int pidfd)
+{
+    char path[SPUR_PATH_BYTES], text[FDINFO_BYTES];
+    static const char reaped[] = "\nPid:\t-1\n";
+    spur_path_write(path, "/proc/self/fdinfo/", pidfd, "");
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    ssize_t length = read(fd, text, sizeof text);
+    int error = length < 0 ? -errno : 0;
+    close(fd);
+    if (error)
+        return error;
+    return memmem(text, (size_t)length, reaped, sizeof reaped - 1) != NULL ? -ESRCH : 0;
+}
+
 int spur_pidfd_unreaped(int pidfd, uint32_t facilities)
 {
     if (facilities & SPUR_FACILITY_PIDFD_SEND_SIGNAL)
         return syscall(SPUR_SYS_PIDFD_SEND_SIGNAL, pidfd, 0, NULL, 0) < 0 && errno != EPERM ? -errno : 0;
     if (facilities & SPUR_FACILITY_PIDFD_OPEN && facilities & SPUR_FACILITY_PIDFD_INFO)
         return info_unreaped(pidfd);
-    int state = holder_poll(pidfd, facilities);
-    /* POLLHUP came late to pidfds: without it, what has ended may have been reaped. A folder always tells. */
-    int gone = facilities & SPUR_FACILITY_PIDFD_OPEN ? state > 0 : state & SPUR_PIDFD_REAPED;
-    return state < 0 ? state : gone ? -ESRCH : 0;
+    if (facilities & SPUR_FACILITY_PIDFD_OPEN)
+        return fdinfo_unreaped(pidfd);
+    int state = spur_pidfd_poll_folder(pidfd);
+    return state < 0 ? state : state & SPUR_PIDFD_REAPED ? -ESRCH : 0;
 }
 
 int spur_pidfd_send_signal(int pidfd, int pid, int sig, uint32_t facilities)

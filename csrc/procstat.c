@@ -1,6 +1,8 @@
 /* /proc/PID/stat, proc_pid_stat(5). The command name may hold spaces, newlines and ')': the fields start behind the last ')'. */
 #include "spurcore.h"
 
+#include "path.h"
+
 #include <string.h>
 
 enum { FIELD_PPID = 4, FIELD_PGRP = 5, FIELD_SESSION = 6, FIELD_THREADS = 20, FIELD_START = 22, FIELD_EXIT_CODE = 52 };
@@ -91,29 +93,12 @@ int spur_procstat_read_at(int folder_fd, spur_procstat_t *ret_stat)
     return error ? error : spur_procstat_parse(text, (size_t)length, ret_stat);
 }
 
-/* Writes "/proc/PID" and `tail`; stdio stays out of the core. */
-static void path_write(char *path, int pid, const char *tail)
-{
-    char digits[12];
-    size_t count = 0;
-    unsigned rest = (unsigned)pid;
-    do {
-        digits[count++] = (char)('0' + rest % 10);
-        rest /= 10;
-    } while (rest > 0);
-    memcpy(path, "/proc/", 6);
-    path += 6;
-    while (count > 0)
-        *path++ = digits[--count];
-    memcpy(path, tail, strlen(tail) + 1);
-}
-
 int spur_procstat_read(int pid, spur_procstat_t *ret_stat)
 {
-    char path[32], text[STAT_BYTES];
+    char path[SPUR_PATH_BYTES], text[STAT_BYTES];
     if (pid <= 0)
         return -EINVAL;
-    path_write(path, pid, "/stat");
+    spur_path_write(path, "/proc/", pid, "/stat");
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
         return -errno;
@@ -125,10 +110,10 @@ int spur_procstat_read(int pid, spur_procstat_t *ret_stat)
 
 int spur_procstat_folder_open(int pid, int *ret_fd)
 {
-    char path[32];
+    char path[SPUR_PATH_BYTES];
     if (pid <= 0)
         return -EINVAL;
-    path_write(path, pid, "");
+    spur_path_write(path, "/proc/", pid, "");
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW); /* not O_PATH: pidfd_send_signal takes it */
     if (fd < 0)
         return -errno;

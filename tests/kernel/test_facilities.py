@@ -30,8 +30,11 @@ def test_mask_takes_one_away(name: str) -> None:
     assert not getattr(masked, name)
     assert dict(masked.refusals)[name] == "masked"
     assert masked.bits & getattr(lib, f"SPUR_FACILITY_{name.upper()}") == 0
-    also = {"pidfs_inode": "pidfs_handle", "pidfd_info": "pidfd_exit_info", "clone3": "clone_into_cgroup"}
-    kept = [other for other in facilities.NAMES if other not in (name, also.get(name))]
+    lost = {name}
+    for other, needed in facilities._NEEDS:
+        lost |= {other} if needed in lost else set()
+    assert not any(getattr(masked, other) for other in lost)
+    kept = [other for other in facilities.NAMES if other not in lost]
     assert [getattr(masked, other) for other in kept] == [getattr(whole, other) for other in kept]
 
 

@@ -51,7 +51,7 @@ class Facilities:
     controllers: frozenset[str]
     """The controllers that cgroup2 has at its root (`cgroup.controllers`)."""
     refusals: tuple[tuple[str, str], ...]
-    """(facility, reason) of each absent facility: an errno's name, or "masked"."""
+    """(facility, reason) of each absent facility: an errno's name, "masked", or "needs" and another."""
 
     @classmethod
     def current(cls) -> Facilities:
@@ -74,6 +74,9 @@ class Facilities:
         errors[lib.SPUR_FACILITY_INDEX_CGROUP_KILL] = kill_error
         reasons = {name: _errno_name(errors[index]) for index, name in enumerate(NAMES) if errors[index]}
         reasons |= dict.fromkeys(masked, "masked")
+        for name, needed in _NEEDS:
+            if needed in reasons:
+                reasons.setdefault(name, f"needs {needed}")
         return cls(
             **{name: name not in reasons for name in NAMES},
             cgroup2_mount=mount,
@@ -91,7 +94,17 @@ NAMES = tuple(field.name for field in fields(Facilities))[: lib.SPUR_FACILITY_CO
 _current: Facilities | None = None
 
 
-_NEEDED_BY = {"pidfs_inode": "pidfs_handle", "pidfd_info": "pidfd_exit_info", "clone3": "clone_into_cgroup"}
+_NEEDS = (
+    ("pidfs_inode", "pidfd_open"),
+    ("pidfs_handle", "pidfs_inode"),
+    ("pidfd_info", "pidfd_open"),
+    ("pidfd_exit_info", "pidfd_info"),
+    ("clone_into_cgroup", "clone3"),
+    ("pidfd_process_group", "pidfd_open"),
+    ("pidfd_process_group", "pidfd_send_signal"),
+    ("waitid_pidfd", "pidfd_open"),
+)
+"""(facility, what it cannot be without), each behind what it needs."""
 
 
 def _errno_name(number: int) -> str:
@@ -99,12 +112,11 @@ def _errno_name(number: int) -> str:
 
 
 def _mask_names(mask: str) -> list[str]:
-    """The masked names, and those that cannot be without them."""
     names = [name.strip() for name in mask.split(",") if name.strip()]
     for name in names:
         if name not in NAMES:
             raise InvalidArgument(f"cannot mask {name!r}: not one of {', '.join(NAMES)}")
-    return names + [_NEEDED_BY[name] for name in names if name in _NEEDED_BY]
+    return names
 
 
 def _cgroup2() -> tuple[str | None, frozenset[str], int]:

@@ -119,9 +119,8 @@ class ProcessIdentity:
         ret_fd = ffi.new("int *")
         code = lib.spur_identity_open(reader(), self.packed, ret_fd, seen)
         if code == lib.SPUR_ALIVE:
-            bits = reader().facilities | (lib.SPUR_FACILITY_PIDFD_OPEN if seen.evidence == lib.SPUR_EVIDENCE_HANDLE else 0)
             same = reader().pid_namespace == self.pid_namespace
-            return Pidfd(ret_fd[0], self.pid if same else pid_behind(ret_fd[0]), bits)
+            return Pidfd(ret_fd[0], self.pid if same else pid_behind(ret_fd[0]), reader().facilities)
         detail = _observation(code, seen).detail
         if code == lib.SPUR_GONE:
             error = from_errno(3, "open", f"process {self.pid}")
