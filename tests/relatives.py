@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import select
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
@@ -14,6 +16,7 @@ from typing import Any, ClassVar, Self
 from tests.payload import Payload
 
 NOBODY = 65534
+_PTRACE_SEIZE = 0x4206
 
 
 def in_fork(answer: Callable[[], Any], *, uid: int | None = None) -> Any:
@@ -98,10 +101,32 @@ class Blocked:
         self.reap()
 
 
-def reborn(pid: int) -> Blocked:
+@contextmanager
+def traced(pid: int) -> Iterator[None]:
+    """Another process traces our child `pid`: while it does, only that one can reap it. Source: ptrace(2), PTRACE_SEIZE."""
+    ready, seized = os.pipe()
+    hold, let_go = os.pipe()
+    tracer = os.fork()
+    if tracer == 0:
+        os.close(let_go)
+        error = ctypes.CDLL(None).ptrace(_PTRACE_SEIZE, pid, None, None)
+        os.write(seized, b"s" if error == 0 else b"e")
+        os.read(hold, 1)
+        os._exit(0)
+    try:
+        assert os.read(ready, 1) == b"s"
+        yield
+    finally:
+        os.close(let_go)
+        os.waitpid(tracer, 0)
+        for fd in (ready, seized, hold):
+            os.close(fd)
+
+
+def reborn(pid: int, code: int = 0) -> Blocked:
     """A new child under the number `pid`, which is free. Only in a pid namespace of its own."""
     Path("/proc/sys/kernel/ns_last_pid").write_text(str(pid - 1))
-    child = Blocked()
+    child = Blocked(code)
     assert child.pid == pid
     return child
 
@@ -121,9 +146,13 @@ class Foster:
         poll.register(self._pidfd, select.POLLIN)
         assert poll.poll(10_000)
 
+    def reap_soon(self) -> None:
+        """Make its parent reap it."""
+        self._parent.signal(signal.SIGUSR1)
+
     def reap(self) -> None:
         """Make its parent reap it, and wait until it has."""
-        self._parent.signal(signal.SIGUSR1)
+        self.reap_soon()
         assert self._parent.wait_ready() == b"r"
 
     def __enter__(self) -> Self:

@@ -15,6 +15,7 @@ RUNGS = [
     "pidfs_inode",
     "pidfd_send_signal",
     "pidfs_inode,pidfd_send_signal",
+    "pidfd_send_signal,pidfd_info",
     "pidfd_open",
     "pidfd_open,pidfd_send_signal",
     "waitid_pidfd",

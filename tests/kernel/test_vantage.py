@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from spurproc.core.exit_info import ExitKind
 from spurproc.core.facilities import MASK_VARIABLE, Facilities
 from spurproc.core.identity import ProcessIdentity, forget_reader
 from spurproc.core.liveness import liveness_many
@@ -167,6 +168,18 @@ def _held(pid: int, mask: str) -> str:
             return "sent"
 
 
+@pytest.mark.parametrize("hidepid", [1, 2, 4])
+@pytest.mark.own_pid_namespace(mount=True)
+def test_folder_held_from_before_is_not_gone_when_hidden(hidepid: int) -> None:
+    """Opened with rights and asked without them: ENOENT of what is in the folder is not the end of its process."""
+    subprocess.run(["mount", "-t", "proc", "-o", f"hidepid={hidepid}", "proc", "/proc"], check=True)
+    with without("pidfd_open"), Blocked() as child, Pidfd.open(child.pid) as pidfd:
+        ask = lambda: [pidfd.liveness().value, liveness_many([pidfd])[0].value]  # noqa: E731
+        assert in_fork(ask, uid=NOBODY) == ["unknown", "unknown"]
+        child.reap()
+        assert in_fork(ask, uid=NOBODY) == ["gone", "gone"]
+
+
 @pytest.mark.own_pid_namespace
 def test_reused_number_is_a_stranger_on_every_rung() -> None:
     """Same number forced; with an inode, the same start tick too. Nothing of ours reaches the new owner."""
@@ -177,14 +190,16 @@ def test_reused_number_is_a_stranger_on_every_rung() -> None:
 
 def _reused(*, same_tick: bool) -> None:
     while True:
-        first = Blocked()
+        first = Blocked(3)
         identity = ProcessIdentity.of(first.pid)
         with Pidfd.open(first.pid) as pidfd:
             first.reap()
-            with reborn(identity.pid) as second:
+            with reborn(identity.pid, code=9) as second:
                 stranger = ProcessIdentity.of(second.pid)
                 if (stranger.start_ticks == identity.start_ticks) is same_tick:
                     _nothing_reaches(stranger, identity, pidfd)
+                    second.end()
+                    _not_the_strangers_end(pidfd)
                     return
 
 
@@ -197,6 +212,14 @@ def _nothing_reaches(stranger: ProcessIdentity, identity: ProcessIdentity, pidfd
         with pytest.raises(AlreadyGone):
             refuse()
     assert stranger.liveness() is ALIVE
+
+
+def _not_the_strangers_end(pidfd: Pidfd) -> None:
+    """The zombie under the number is our child too, with code 9: it is neither read nor reaped for the one that was held."""
+    for info in (pidfd.exit_info(), pidfd.wait(timeout_s=10)):
+        assert info.code in (3, None)
+        assert (info.kind is ExitKind.EXITED) is (Facilities.current().pidfd_exit_info)
+    assert os.waitid(os.P_PID, pidfd.pid, os.WEXITED | os.WNOWAIT) is not None
 
 
 @pytest.mark.own_pid_namespace

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from spurproc.core.facilities import Facilities
 from spurproc.core.pidfd import Pidfd
 from spurproc.errors import ExitUnknown, WaitTimeout
 from tests.payload import Payload
-from tests.relatives import NOBODY, Blocked, Foster, in_fork
+from tests.relatives import NOBODY, Blocked, Foster, in_fork, traced
 from tests.rungs import RUNGS, without
 
 PayloadMaker = Callable[..., Payload]
@@ -150,28 +152,32 @@ def test_foreign_zombie_without_rights_is_unknown(rung: Facilities, payload: Pay
             assert "its parent has not reaped it" in reason
 
 
-@pytest.mark.needs_root
 @pytest.mark.needs_facility("pidfd_exit_info")
-def test_late_reap_within_the_grace_is_seen(payload: PayloadMaker) -> None:
-    """A waiter that may not read the zombie is woken by the reap itself."""
+@pytest.mark.parametrize(
+    "wait", [Pidfd.wait, lambda pidfd, **grace: asyncio.run(pidfd.wait_async(**grace))], ids=["wait", "wait_async"]
+)
+def test_late_reap_within_the_grace_is_seen(
+    payload: PayloadMaker, monkeypatch: pytest.MonkeyPatch, wait: Callable[..., ExitInfo]
+) -> None:
+    """A waiter that cannot read the zombie is woken by the reap itself."""
     with Foster(payload, "exit", 9) as process, Pidfd.open(process.pid) as pidfd:
         process.end()
-        read, write = os.pipe()
+        # The look at the zombie comes after the first, short wait for the reap: from then on only the grace is left.
+        monkeypatch.setattr(Pidfd, "_zombie", lambda _: process.reap_soon())
+        assert (wait(pidfd, reap_grace_s=30).code, pidfd.exit_info().source) == (9, ExitSource.PIDFD)
 
-        def child() -> list[object]:
-            os.write(write, b"w")
-            info = pidfd.wait(reap_grace_s=30)
-            return [info.code, info.source.value]
 
-        answers: list[object] = []
-        waiter = threading.Thread(target=lambda: answers.append(in_fork(child, uid=NOBODY)))
-        waiter.start()
-        assert os.read(read, 1) == b"w"
-        process.reap()
-        waiter.join()
-        os.close(read)
-        os.close(write)
-        assert answers == [[9, "pidfd"]]
+@pytest.mark.needs_root
+def test_child_held_by_a_tracer_times_out_and_does_not_spin(rung: Facilities) -> None:
+    """It has ended, its pidfd is readable, and it cannot be reaped before the tracer has let go."""
+    with Blocked(8) as child, Pidfd.open(child.pid) as pidfd:
+        with traced(child.pid):
+            child.release()
+            busy = time.process_time()
+            with pytest.raises(WaitTimeout):
+                pidfd.wait(timeout_s=0.3)
+            assert time.process_time() - busy < 0.15
+        assert pidfd.wait(timeout_s=10).code == 8
 
 
 def test_waiters_on_one_child_all_know(rung: Facilities) -> None:

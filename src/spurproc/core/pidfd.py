@@ -36,7 +36,10 @@ _LOOK_S = 0.02
 _LIVENESS = {0: Liveness.ALIVE} | dict.fromkeys((1, 2, 3), Liveness.GONE)
 
 _Steps = Generator[tuple[int, float | None], bool, ExitInfo]
-"""Yields (poll events, timeout_s) to wait for, is sent whether they came, returns the end. Does no waiting of its own."""
+"""Yields (poll events, timeout_s) to wait for, is sent whether they came, returns the end. Does no waiting of its own.
+
+0 stands for POLLHUP, which poll(2) always reports, and is waited for no longer than said; anything else until the deadline.
+"""
 
 
 class Pidfd:
@@ -155,7 +158,7 @@ class Pidfd:
             events, step_s = next(steps)
             while True:
                 came = self._until(events, _shorter(step_s, deadline))
-                if not came and events:
+                if not came and events and _shorter(None, deadline) == 0:
                     raise WaitTimeout(f"process {self._pid} still runs after {timeout_s} s")
                 events, step_s = steps.send(came)
         except StopIteration as end:
@@ -184,8 +187,8 @@ class Pidfd:
         while not isinstance(found := self._reap(), ExitInfo):
             if self.liveness() is Liveness.ALIVE:
                 yield select.POLLIN, None
-            elif found == -EAGAIN:  # our child has ended and its tracer has not let go of it yet
-                yield 0, _REAP_SOON_S
+            elif found == -EAGAIN:  # our child has ended, and its tracer has to let go of it first: look again
+                yield select.POLLPRI, _REAP_SOON_S
             else:
                 return (yield from self._steps_foreign(reap_grace_s))
         return found
@@ -267,7 +270,7 @@ class Pidfd:
         return bool(poll.poll(None if timeout_s is None else timeout_s * 1000))
 
     def _look(self, events: int) -> bool:
-        return bool(self._poll(self.fileno()) & (lib.SPUR_PIDFD_ENDED if events else lib.SPUR_PIDFD_REAPED))
+        return bool(self._poll(self.fileno()) & (lib.SPUR_PIDFD_ENDED if events & select.POLLIN else lib.SPUR_PIDFD_REAPED))
 
     def __enter__(self) -> Self:
         return self
