@@ -108,7 +108,8 @@ def traced(pid: int) -> Iterator[None]:
     hold, let_go = os.pipe()
     tracer = os.fork()
     if tracer == 0:
-        os.close(let_go)
+        for other in (let_go, *Blocked._holds):
+            os.close(other)
         error = ctypes.CDLL(None).ptrace(_PTRACE_SEIZE, pid, None, None)
         os.write(seized, b"s" if error == 0 else b"e")
         os.read(hold, 1)

@@ -77,8 +77,11 @@ def test_cancelling_leaks_nothing(rung: Facilities) -> None:
             async with asyncio.timeout(0.02):
                 await pidfd.wait_async()
         assert _descriptors() == before
+        again = asyncio.create_task(pidfd.wait_async())
+        await _started(again)  # on the descriptor number of one that was cancelled
         child.release()
-        return await pidfd.wait_async()
+        async with asyncio.timeout(10):
+            return await again
 
     with Blocked(2) as child, Pidfd.open(child.pid) as pidfd:
         assert asyncio.run(main()).code == 2
