@@ -99,11 +99,6 @@ int spur_pidfd_poll_folder(int folder_fd)
     return spur_procstat_ended(&stat) ? SPUR_PIDFD_ENDED : 0;
 }
 
-static int holder_poll(int pidfd, uint32_t facilities)
-{
-    return facilities & SPUR_FACILITY_PIDFD_OPEN ? spur_pidfd_poll(pidfd) : spur_pidfd_poll_folder(pidfd);
-}
-
 static int info_unreaped(int pidfd)
 {
     struct spur_pidfd_info info;
@@ -179,9 +174,9 @@ int spur_pidfd_wait(int pidfd, int pid, int keep, uint32_t facilities, spur_wait
     memset(&info, 0, sizeof info);
     memset(&usage, 0, sizeof usage);
     if (by_number) { /* the number may be a later child's by now */
-        int state = holder_poll(pidfd, facilities);
-        if (state < 0 || state & SPUR_PIDFD_REAPED)
-            return state < 0 ? state : -ECHILD;
+        int error = spur_pidfd_unreaped(pidfd, facilities);
+        if (error)
+            return error == -ESRCH ? -ECHILD : error;
     }
     /* The raw call: libc's waitid has no room for the usage. */
     if (syscall(SYS_waitid, by_number ? P_PID : SPUR_P_PIDFD, by_number ? pid : pidfd, &info, options, &usage) < 0)

@@ -50,12 +50,15 @@ def rung(request: pytest.FixtureRequest) -> Iterator[Facilities]:
         yield facilities
 
 
-def _elsewhere(where: list[str], program: str, *arguments: str, mask: str = "") -> str:
+def _elsewhere(where: list[str], program: str, *arguments: str, mask: str = "", fd: int | None = None) -> str:
     """What `program` prints when it runs under unshare(1) with the options `where`."""
     command = ["unshare", *where, "--fork", "--kill-child=SIGKILL", sys.executable, "-c", program, *arguments]
     masks = ",".join(filter(None, (mask, os.environ.get(MASK_VARIABLE, ""))))
     environment = {**os.environ, MASK_VARIABLE: masks}
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=_TIMEOUT_S, env=environment)
+    kept = () if fd is None else (fd,)
+    done = subprocess.run(
+        command, check=True, stdout=subprocess.PIPE, text=True, timeout=_TIMEOUT_S, env=environment, pass_fds=kept
+    )
     return done.stdout.strip()
 
 
@@ -98,6 +101,30 @@ def test_from_the_parent_pid_namespace_an_inner_process_is_alive() -> None:
         pidfd.send_signal(signal.SIGKILL)
         inner.communicate(timeout=_TIMEOUT_S)
     assert (identity.liveness(), identity.observe().evidence) == (UNKNOWN, "pid-namespace")
+
+
+_SIGNAL_OUTSIDER = """
+import sys
+from spurproc.core.pidfd import Pidfd
+from spurproc.errors import SignalRefused
+with Pidfd.take_fd(int(sys.argv[1])) as pidfd:
+    print(pidfd.pid, pidfd.liveness().value)
+    try:
+        pidfd.send_signal(9)
+    except SignalRefused:
+        print("refused")
+"""
+
+
+@pytest.mark.needs_root
+@pytest.mark.parametrize("mask", ["", "pidfd_info", "pidfd_send_signal"])
+def test_outsider_has_no_number_and_gets_no_signal(mask: str) -> None:
+    """A pidfd that came in from outside the pid namespace: alive, without a number, out of reach."""
+    with Blocked() as child:
+        os.set_inheritable(child.pidfd, True)
+        seen = _elsewhere(["--pid", "--mount-proc"], _SIGNAL_OUTSIDER, str(child.pidfd), mask=mask, fd=child.pidfd)
+        assert seen.split() == ["0", "alive", "refused"]
+        assert ProcessIdentity.of(child.pid).liveness() is ALIVE
 
 
 @pytest.mark.needs_root

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 import subprocess
@@ -79,6 +80,13 @@ def test_running_process_times_out(rung: Facilities) -> None:
                 pidfd.wait(timeout_s)
         assert pidfd.exit_info().kind is ExitKind.UNKNOWN
         assert pidfd.exit_info().reason == "it still runs"
+
+
+@pytest.mark.parametrize("timeout_s", [1e12, math.inf])
+def test_endless_timeouts_are_no_error(rung: Facilities, timeout_s: float) -> None:
+    with Blocked(7) as child, Pidfd.open(child.pid) as pidfd:
+        threading.Timer(0.02, child.release).start()
+        assert pidfd.wait(timeout_s, reap_grace_s=timeout_s).code == 7
 
 
 def test_exit_info_of_a_zombie_child_reaps_nothing(rung: Facilities) -> None:

@@ -33,6 +33,7 @@ SUBJECT = struct.Struct("=IiQQQQ16s")
 
 _REAP_SOON_S = 0.05
 _LOOK_S = 0.02
+_DAY_S = 86_400.0
 _LIVENESS = {0: Liveness.ALIVE} | dict.fromkeys((1, 2, 3), Liveness.GONE)
 
 _Steps = Generator[tuple[int, float | None], bool, ExitInfo]
@@ -143,7 +144,7 @@ class Pidfd:
             return found
         if self.liveness() is Liveness.ALIVE:
             return ExitInfo.unknown("it still runs")
-        return self._record() or self._zombie() or ExitInfo.unknown(self._why_unknown(self._poll(self._fd)))
+        return self._record() or self._zombie() or ExitInfo.unknown(self._why_unknown())
 
     def wait(self, timeout_s: float | None = None, *, reap_grace_s: float = REAP_GRACE_S) -> ExitInfo:
         """Wait for the end and tell how it was. A child is reaped (WAITED); of any other process the kernel's record is read.
@@ -202,7 +203,7 @@ class Pidfd:
             if not came:
                 yield 0, reap_grace_s
         found = self._record() or self._zombie() or self._exit  # _exit: another thread was the one to reap
-        return found or ExitInfo.unknown(self._why_unknown(self._poll(self._fd)))
+        return found or ExitInfo.unknown(self._why_unknown())
 
     @property
     def facilities(self) -> int:
@@ -248,8 +249,8 @@ class Pidfd:
             return None
         return ExitInfo.from_wait_status(status[0], source=ExitSource.ZOMBIE)
 
-    def _why_unknown(self, state: int) -> str:
-        if not state & lib.SPUR_PIDFD_REAPED:
+    def _why_unknown(self) -> str:
+        if lib.spur_pidfd_unreaped(self._fd, self._bits) == 0:
             return "it ended, its parent has not reaped it and this process may not read its status"
         if not self._bits & lib.SPUR_FACILITY_PIDFD_EXIT_INFO:
             return "it was reaped by another and this kernel keeps no record of that"
@@ -267,7 +268,8 @@ class Pidfd:
             return True
         poll = select.poll()
         poll.register(self.fileno(), events)
-        return bool(poll.poll(None if timeout_s is None else timeout_s * 1000))
+        # poll(2) counts milliseconds in an int: a longer wait is cut in steps of a day.
+        return bool(poll.poll(None if timeout_s is None else min(timeout_s, _DAY_S) * 1000))
 
     def _look(self, events: int) -> bool:
         return bool(self._poll(self.fileno()) & (lib.SPUR_PIDFD_ENDED if events & select.POLLIN else lib.SPUR_PIDFD_REAPED))
