@@ -85,8 +85,10 @@ def test_running_process_times_out(rung: Facilities) -> None:
 @pytest.mark.parametrize("timeout_s", [1e12, math.inf])
 def test_endless_timeouts_are_no_error(rung: Facilities, timeout_s: float) -> None:
     with Blocked(7) as child, Pidfd.open(child.pid) as pidfd:
-        threading.Timer(0.02, child.release).start()
+        timer = threading.Timer(0.02, child.release)
+        timer.start()
         assert pidfd.wait(timeout_s, reap_grace_s=timeout_s).code == 7
+        timer.join()
 
 
 def test_exit_info_of_a_zombie_child_reaps_nothing(rung: Facilities) -> None:
