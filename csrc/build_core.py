@@ -11,7 +11,7 @@ CSRC = Path(__file__).resolve().parent
 ROOT = CSRC.parent
 
 # Written out, not globbed: csrc/ also holds the static program and the C tests.
-UNITS = ["facilities.c", "identity.c", "liveness.c", "pidfd.c", "procstat.c"]
+UNITS = ["facilities.c", "identity.c", "liveness.c", "pidfd.c", "procstat.c", "cgroup.c", "members.c"]
 FLAGS = ["-std=gnu11", "-O2", "-fvisibility=hidden", "-Wall", "-Wextra"]
 
 ffibuilder = FFI()

@@ -42,12 +42,23 @@ static size_t pidfds_liveness(const char *subjects, size_t count, unsigned char 
     return held;
 }
 
+/* `events_fd`: a kept cgroup.events. A removed cgroup is as empty as one without members. */
+static int cgroup_liveness(int events_fd)
+{
+    spur_cgroup_events_t events;
+    int error = spur_cgroup_events_read(events_fd, &events);
+    if (error)
+        return error == -ENODEV ? SPUR_GONE : SPUR_UNKNOWN;
+    return events.populated ? SPUR_ALIVE : SPUR_GONE;
+}
+
 static int subject_liveness(const spur_reader_t *reader, const char *subject)
 {
     spur_subject_t head = subject_at(subject, 0);
     switch (head.kind) {
     case SPUR_SUBJECT_IDENTITY: return spur_identity_liveness(reader, subject);
     case SPUR_SUBJECT_FOLDER: return state_liveness(spur_pidfd_poll_folder(head.number));
+    case SPUR_SUBJECT_CGROUP: return cgroup_liveness(head.number);
     default: return SPUR_UNKNOWN;
     }
 }

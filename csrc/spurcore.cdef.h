@@ -43,7 +43,7 @@ int spur_facilities_probe(int *ret_errors);
 
 /* ---- what is asked about: one process or one cgroup, in one fixed size, so that a thousand of them are one call */
 
-typedef enum { SPUR_SUBJECT_IDENTITY = 1, SPUR_SUBJECT_PIDFD, SPUR_SUBJECT_FOLDER, SPUR_SUBJECT_CGROUP } spur_subject_kind_t;
+typedef enum { SPUR_SUBJECT_NONE, SPUR_SUBJECT_IDENTITY, SPUR_SUBJECT_PIDFD, SPUR_SUBJECT_FOLDER, SPUR_SUBJECT_CGROUP } spur_subject_kind_t;
 
 typedef struct {
     uint32_t kind;  /* SPUR_SUBJECT_ */
@@ -172,7 +172,76 @@ int spur_liveness_many(const spur_reader_t *reader, const char *subjects, size_t
 
 /* ---- cgroup.c: a cgroup v2 folder held by a descriptor */
 
+typedef struct {
+    int populated; /* 0 or 1 */
+    int frozen;    /* 0, 1, or -1 where the kernel does not say (before 5.2) */
+} spur_cgroup_events_t;
+
+typedef struct {
+    int *pids;
+    size_t capacity;
+    size_t count; /* may exceed the capacity: then read again with more room */
+    int value;    /* the number being read, which a read may cut in two */
+    int digits;
+} spur_pid_list_t;
+
+int spur_cgroup_inode(int folder_fd, uint64_t *ret_inode);
+/* Any cgroup2 folder serves as `mount_fd`. -ESTALE: no such cgroup any more; -EPERM: needs CAP_DAC_READ_SEARCH. */
+int spur_cgroup_open_handle(int mount_fd, uint64_t inode, int *ret_fd);
+int spur_cgroup_events_parse(const char *text, size_t length, spur_cgroup_events_t *ret_events);
+int spur_cgroup_events_read(int events_fd, spur_cgroup_events_t *ret_events);
+int spur_pid_list_feed(spur_pid_list_t *list, const char *text, size_t length);
+int spur_cgroup_pids_read(int folder_fd, const char *file, int *pids, size_t capacity, size_t *ret_count);
+int spur_cgroup_path_parse(const char *text, size_t length, const char **ret_path, size_t *ret_length);
+int spur_cgroup_path_within(const char *path, size_t length, const char *above);
+
 /* ---- members.c: one signalling pass over a cgroup */
+
+typedef enum {
+    SPUR_REFUSAL_NOT_PERMITTED = 1,
+    SPUR_REFUSAL_FOREIGN = 2,     /* lives outside the caller's pid namespace */
+    SPUR_REFUSAL_INIT = 3,        /* pid 1 */
+    SPUR_REFUSAL_CALLER = 4,
+    SPUR_REFUSAL_UNCONFIRMED = 5, /* alive, but its cgroup cannot be read */
+    SPUR_REFUSAL_ERROR = 6
+} spur_refusal_reason_t;
+
+typedef struct {
+    int pid;
+    int error;
+    int reason;
+} spur_refusal_t;
+
+/* Who was signalled in this call: an open hash table of member keys; 0 is an empty slot, size a power of two. */
+typedef struct {
+    uint64_t *keys;
+    size_t size;
+    size_t used;
+} spur_seen_t;
+
+typedef struct {
+    int signal;
+    int threads; /* the list holds thread ids, from cgroup.threads */
+    uint32_t facilities;
+    uint64_t cgroup_id;    /* inode of the listed cgroup */
+    const char *tree_path; /* the tree's root as /proc/PID/cgroup would show it; NULL: unknown */
+    spur_seen_t *seen;
+    spur_refusal_t *refusals;
+    size_t refusals_capacity;
+    size_t refused; /* counts, added to by each pass; refused may exceed the capacity */
+    size_t signalled;
+    size_t known;
+    size_t gone;
+    size_t moved;
+    size_t pathless; /* how often tree_path was needed and unknown */
+} spur_sweep_t;
+
+int spur_seen_has(const spur_seen_t *seen, uint64_t key);
+int spur_seen_add(spur_seen_t *seen, uint64_t key);
+int spur_seen_move(const spur_seen_t *from, spur_seen_t *to);
+int spur_member_open(int pid, uint32_t facilities, int *ret_fd);
+int spur_member_key(int pidfd, int pid, uint32_t facilities, uint64_t *ret_key);
+int spur_members_signal(spur_sweep_t *sweep, const int *pids, size_t count);
 
 /* ---- spawn.c: start a program */
 

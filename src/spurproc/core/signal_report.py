@@ -1,0 +1,58 @@
+"""What became of one signal to a tree: values only."""
+
+from __future__ import annotations
+
+import enum
+import os
+from dataclasses import dataclass
+
+__all__ = ["Refusal", "RefusalReason", "Route", "SignalReport"]
+
+
+class Route(enum.Flag):
+    """How the members were found. Several bits: some stood where only another route reaches."""
+
+    NOBODY = 0
+    CGROUP = enum.auto()
+    DESCENDANTS = enum.auto()
+    PROCESS_GROUP = enum.auto()
+
+
+class RefusalReason(enum.Enum):
+    """Why a member was not signalled."""
+
+    NOT_PERMITTED = "not permitted"
+    FOREIGN = "foreign pid namespace"  # listed as 0: no number of ours names it
+    INIT = "pid 1"
+    CALLER = "the caller"
+    UNCONFIRMED = "unconfirmed"  # alive, but its cgroup cannot be read
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A member that was found and not signalled. `pid` is 0 for one that this pid namespace cannot name."""
+
+    pid: int
+    errno: int
+    reason: RefusalReason
+
+    def __str__(self) -> str:
+        return f"pid {self.pid}: {self.reason.value} ({os.strerror(self.errno)})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalReport:
+    """What one call reached.
+
+    `signalled` counts processes, each once. `refused` are the members that the last pass found and could not signal. `complete`
+    is true when the last pass found nobody new: everybody who was there has been signalled or is in `refused`. It is false when
+    the tree forked faster than the passes that were allowed, or some of it could not be listed.
+    """
+
+    signal: int
+    route: Route
+    signalled: int
+    refused: tuple[Refusal, ...]
+    passes: int
+    complete: bool
