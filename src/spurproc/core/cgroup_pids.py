@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 from typing import Any
 
 from spurproc.core._native import check, ffi, lib
 from spurproc.core.cgroup_folder import folder_inode, kernel_path, walk
 from spurproc.core.facilities import Facilities
-from spurproc.errors import from_errno
+from spurproc.errors import SystemCallError, from_errno
 
 __all__ = ["PidList", "caller_inside", "member_pids"]
 
@@ -76,7 +77,8 @@ def caller_inside(folder_fd: int) -> bool:
     """Whether this process lives in the cgroup or below it. What cannot be told counts as yes: it is asked before a kill."""
     own_id = _own_cgroup_id()
     if own_id:
-        return any(folder_inode(fd, "a cgroup") == own_id for fd in walk(folder_fd))
+        with suppress(SystemCallError):  # a sub-cgroup that we may not enter: the names decide
+            return any(folder_inode(fd, "a cgroup") == own_id for fd in walk(folder_fd))
     own_path, path = _own_path(), kernel_path(folder_fd)
     if own_path is not None and path is not None:
         return own_path == path or own_path.startswith(path.rstrip("/") + "/")

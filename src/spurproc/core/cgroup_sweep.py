@@ -137,8 +137,11 @@ class CgroupSweep:
         """Signal everybody listed who has not been; whether somebody new was found, or somebody moved while we looked."""
         before = int(self._native.signalled)
         self._native.refused = self._native.moved = self._native.pathless = 0
-        for folder_fd in walk(self._folder_fd):
-            self._signal_listed(folder_fd)
+        try:
+            for folder_fd in walk(self._folder_fd):
+                self._signal_listed(folder_fd)
+        except SystemCallError as error:  # a sub-cgroup that we may not enter
+            self._unreadable = error.errno or errno.EIO
         return self._path_learnt() or int(self._native.signalled) > before or self._native.moved > 0
 
     def _path_learnt(self) -> bool:
