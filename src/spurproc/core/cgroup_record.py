@@ -14,7 +14,7 @@ from spurproc.core.cgroup_folder import folder_inode, open_folder
 from spurproc.core.mountinfo import cgroup2_mounts, read_mountinfo
 from spurproc.core.observation import Liveness, Observation
 from spurproc.core.pidfd import SUBJECT
-from spurproc.core.vantage import Vantage
+from spurproc.core.vantage import Vantage, boot_id_valid
 from spurproc.errors import AlreadyGone, InvalidArgument, NotCgroup2, SystemCallError
 
 __all__ = ["CgroupRecord"]
@@ -59,8 +59,10 @@ class CgroupRecord:
         """Undo `to_json`. Raises InvalidArgument; nothing is filled in."""
         path, boot_id = value.get("path"), value.get("boot_id")
         inode, above_inode = value.get("inode"), value.get("above_inode")
-        if not isinstance(path, str) or not path.startswith("/") or "\0" in path or not isinstance(boot_id, str):
-            raise InvalidArgument("cannot read a cgroup record: path and boot_id must be strings, path absolute")
+        if not isinstance(path, str) or not path.startswith("/") or "\0" in path:
+            raise InvalidArgument(f"cannot read a cgroup record: path {path!r}")
+        if not isinstance(boot_id, str) or not boot_id_valid(boot_id):
+            raise InvalidArgument(f"cannot read a cgroup record: boot_id {boot_id!r}")
         if not _is_inode(inode) or not _is_inode(above_inode):
             raise InvalidArgument("cannot read a cgroup record: inode and above_inode must be positive integers")
         return cls(path=path, inode=inode, above_inode=above_inode, boot_id=boot_id)

@@ -1,0 +1,32 @@
+"""Moving members between cgroups, and looking at trees without the code under test."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from spurproc.core.identity import ProcessIdentity
+from spurproc.core.members import ProcessTree
+from tests.payload import Payload
+
+
+def move(pid: int, folder: Path) -> None:
+    """Put the process into the cgroup. Source: admin-guide/cgroup-v2.rst, "Organizing Processes"."""
+    (folder / "cgroup.procs").write_text(str(pid))
+
+
+def listed(folder: Path) -> set[int]:
+    """The pids of cgroup.procs, here and below."""
+    return {int(pid) for path, _, _ in os.walk(folder) for pid in Path(path, "cgroup.procs").read_text().split()}
+
+
+def inside(folder: Path, name: str) -> Path:
+    """A new cgroup below `folder`."""
+    below = folder / name
+    below.mkdir()
+    return below
+
+
+def tree_of(leader: Payload, **parts: object) -> ProcessTree:
+    """The tree that a payload leads."""
+    return ProcessTree(leader=ProcessIdentity.of(leader.pid), **parts)  # type: ignore[arg-type]  # the parts of a tree

@@ -1,0 +1,133 @@
+"""The C parsers of a cgroup's files, driven from Python, and the values that go to disk."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spurproc.core._native import ffi, lib
+from spurproc.core.cgroup import parse_oom_kills
+from spurproc.core.cgroup_record import CgroupRecord
+from spurproc.core.cgroup_sweep import SeenTable, check_signal
+from spurproc.errors import InvalidArgument
+
+RECORD = {"path": "/sys/fs/cgroup/x", "inode": 42, "above_inode": 1, "boot_id": "62cb2e17-c3f3-43b2-bf44-83146ff7ff3e"}
+
+
+def _events(text: bytes) -> tuple[int, int] | int:
+    events: Any = ffi.new("spur_cgroup_events_t *")
+    error = lib.spur_cgroup_events_parse(text, len(text), events)
+    return error or (events.populated, events.frozen)
+
+
+@given(
+    populated=st.integers(0, 1),
+    frozen=st.integers(0, 1),
+    others=st.lists(st.from_regex(rb"[a-z_]{1,12} [0-9]{1,9}", fullmatch=True), max_size=3),
+    order=st.randoms(use_true_random=False),
+)
+def test_events_are_read_by_key(populated: int, frozen: int, others: list[bytes], order: Any) -> None:
+    known = (b"populated", b"frozen")
+    lines = [b"populated %d" % populated, b"frozen %d" % frozen, *(line for line in others if line.split()[0] not in known)]
+    order.shuffle(lines)
+    assert _events(b"\n".join(lines) + b"\n") == (populated, frozen)
+
+
+@given(st.binary(max_size=80))
+def test_events_parser_takes_any_bytes(text: bytes) -> None:
+    found = _events(text)
+    assert found == -errno.EBADMSG or (isinstance(found, tuple) and b"populated" in text)
+
+
+@given(pids=st.lists(st.integers(0, 2**31 - 1), max_size=60), cuts=st.lists(st.integers(1, 7), min_size=1, max_size=8))
+def test_pid_list_survives_any_cut(pids: list[int], cuts: list[int]) -> None:
+    """cgroup.procs comes a page at a time, and a number may be cut in two."""
+    text = b"".join(b"%d\n" % pid for pid in pids)
+    room: Any = ffi.new("int[]", 64)
+    found: Any = ffi.new("spur_pid_list_t *", {"pids": room, "capacity": 64})
+    at, turn = 0, 0
+    while at < len(text):
+        piece = text[at : at + cuts[turn % len(cuts)]]
+        assert lib.spur_pid_list_feed(found, piece, len(piece)) == 0
+        at, turn = at + len(piece), turn + 1
+    assert list(room[0 : found.count]) == pids
+
+
+@pytest.mark.parametrize("text", [b"-1\n", b"2147483648\n", b"1 2\n", b"\n", b"x\n", b"1\n\n"])
+def test_pid_list_refuses_what_is_no_pid(text: bytes) -> None:
+    found = ffi.new("spur_pid_list_t *")
+    assert lib.spur_pid_list_feed(found, text, len(text)) == -errno.EBADMSG
+
+
+@given(keys=st.sets(st.integers(1, 2**64 - 1), max_size=300), others=st.sets(st.integers(1, 2**64 - 1), max_size=50))
+def test_seen_table_is_a_set(keys: set[int], others: set[int]) -> None:
+    table = SeenTable(0)
+    for key in keys:
+        assert key not in table
+        table.add(key)
+        table.add(key)
+    assert all(key in table for key in keys)
+    assert not any(key in table for key in others - keys)
+
+
+def test_seen_table_keeps_its_keys_when_it_grows() -> None:
+    table = SeenTable(0)
+    for key in range(1, 6000):
+        table.add(key)
+    assert all(key in table for key in range(1, 6000))
+    assert 6000 not in table
+
+
+@pytest.mark.parametrize("signal", [-1, 65, 1000, True, "15", 9.0, None])
+def test_signal_that_is_none_is_refused(signal: object) -> None:
+    with pytest.raises(InvalidArgument, match="cannot send signal"):
+        check_signal(signal)
+
+
+@pytest.mark.parametrize(
+    ("text", "kills"),
+    [
+        (b"low 0\nhigh 0\nmax 3\noom 1\noom_kill 2\noom_group_kill 1\n", 2),
+        (b"low 0\n", None),
+        (b"", None),
+        (b"oom_kill x\n", None),
+        (b"xoom_kill 4\n", None),
+    ],
+)
+def test_oom_kills(text: bytes, kills: int | None) -> None:
+    assert parse_oom_kills(text) == kills
+
+
+def test_record_comes_back_from_json() -> None:
+    record = CgroupRecord.from_json(RECORD)
+    assert record.to_json() == RECORD
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"path": "relative"},
+        {"path": None},
+        {"path": "/a\0b"},
+        {"inode": 0},
+        {"inode": True},
+        {"inode": "42"},
+        {"inode": 2**64},
+        {"above_inode": None},
+        {"boot_id": ""},
+        {"boot_id": 3},
+    ],
+)
+def test_bad_record_is_refused(change: dict[str, object]) -> None:
+    with pytest.raises(InvalidArgument, match="cannot read a cgroup record"):
+        CgroupRecord.from_json(RECORD | change)
+
+
+@pytest.mark.parametrize("missing", list(RECORD))
+def test_incomplete_record_is_refused(missing: str) -> None:
+    with pytest.raises(InvalidArgument, match="cannot read a cgroup record"):
+        CgroupRecord.from_json({key: value for key, value in RECORD.items() if key != missing})
