@@ -87,7 +87,8 @@ static int path_confirm(spur_sweep_t *sweep, const char *path)
 static int member_confirm(spur_sweep_t *sweep, int pidfd, int pid)
 {
     char path[48];
-    if (sweep->facilities & SPUR_FACILITY_PIDFD_INFO) {
+    const uint32_t needed = SPUR_FACILITY_PIDFD_INFO | SPUR_FACILITY_PIDFD_OPEN; /* a /proc/PID folder knows no such question */
+    if ((sweep->facilities & needed) == needed) {
         spur_pidfd_facts_t facts;
         int error = spur_pidfd_info(pidfd, &facts);
         if (error)

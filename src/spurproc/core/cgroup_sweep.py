@@ -136,21 +136,20 @@ class CgroupSweep:
     def _pass(self) -> bool:
         """Signal everybody listed who has not been; whether somebody new was found, or somebody moved while we looked."""
         before = int(self._native.signalled)
+        self._walk()
+        if self._native.pathless and self._path is None:
+            self._path = ffi.new("char[]", os.fsencode(kernel_path(self._folder_fd) or ""))
+            self._native.tree_path = self._path if self._path[0] != b"\0" else ffi.NULL
+            self._walk()
+        return int(self._native.signalled) > before or self._native.moved > 0
+
+    def _walk(self) -> None:
         self._native.refused = self._native.moved = self._native.pathless = 0
         try:
             for folder_fd in walk(self._folder_fd):
                 self._signal_listed(folder_fd)
         except SystemCallError as error:  # a sub-cgroup that we may not enter
             self._unreadable = error.errno or errno.EIO
-        return self._path_learnt() or int(self._native.signalled) > before or self._native.moved > 0
-
-    def _path_learnt(self) -> bool:
-        """Look up the tree's own path once somebody could not be confirmed without it; whether that is news."""
-        if not self._native.pathless or self._path is not None:
-            return False
-        self._path = ffi.new("char[]", os.fsencode(kernel_path(self._folder_fd) or ""))
-        self._native.tree_path = self._path if self._path[0] != b"\0" else ffi.NULL
-        return True
 
     def _signal_listed(self, folder_fd: int) -> None:
         self._native.threads = 0

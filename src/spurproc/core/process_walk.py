@@ -81,9 +81,6 @@ class Rule(Protocol):
     def find(self) -> list[ProcessRow]:
         """The living members, by one walk."""
 
-    def holds(self, found: ProcessRow, now: ProcessRow) -> bool:
-        """Whether `now`, read while the process was held, is the `found` one and still a member."""
-
 
 class Descent:
     """The descendants of a living subreaper: whatever they do, they stay below it (PR_SET_CHILD_SUBREAPER, prctl(2))."""
@@ -103,10 +100,6 @@ class Descent:
         if not self.root_lives() or self._subreaper.pid not in rows:
             return []
         return [row for row in _below(rows, rows[self._subreaper.pid]) if not row.ended]
-
-    def holds(self, found: ProcessRow, now: ProcessRow) -> bool:
-        """The same process still descends from the subreaper, whoever its parent is by now."""
-        return now.start_ticks == found.start_ticks and self.root_lives()
 
 
 def _below(rows: dict[int, ProcessRow], root: ProcessRow) -> Iterator[ProcessRow]:
@@ -134,6 +127,7 @@ class GroupOf:
         """Borrows `leader_pidfd`; without one the leader is held while this is open, if it is there to be held."""
         self._leader = leader
         self._owned: Pidfd | None = None
+        self._known: list[ProcessRow] = []
         if leader_pidfd is None:
             with suppress(SpurprocError):
                 self._owned = leader.open()
@@ -160,7 +154,7 @@ class GroupOf:
             return False
         if lib.spur_pidfd_unreaped(self._pidfd.fileno(), self._pidfd.facilities) == 0:
             return True
-        return self.signal_group(0)
+        return self.signal_group(0) or any(map(self._still_there, self._known))
 
     def signal_group(self, signal: int) -> bool:
         """Signal the whole group at once, through the leader's pidfd; whether it was sent. For 0: whether it has members."""
@@ -184,11 +178,15 @@ class GroupOf:
             return []
         rows = read_processes()
         found = [row for row in rows.values() if self._belongs(row) and not row.ended]
-        return found if self.pinned() else []
+        if not self.pinned():
+            return []
+        self._known = found
+        return found
 
-    def holds(self, found: ProcessRow, now: ProcessRow) -> bool:
-        """Still in the group, whose number is still the leader's."""
-        return now.start_ticks == found.start_ticks and self._belongs(now) and self.pinned()
+    def _still_there(self, known: ProcessRow) -> bool:
+        """A member found while the number was pinned, there yet, has kept it in use: nobody leaves a session and comes back."""
+        now = read_process(known.pid)
+        return now is not None and now.start_ticks == known.start_ticks and now.session == known.session == self._leader.pid
 
     def _belongs(self, row: ProcessRow) -> bool:
         return self._leader.pid in (row.pid, row.process_group, row.session)

@@ -76,7 +76,7 @@ def _sweep_walked(rule: Rule, signal: int, seen: SeenTable) -> Swept:
     signalled = passes = 0
     while True:
         passes += 1
-        outcomes = [_signal_row(rule, row, signal, seen) for row in rule.find()]
+        outcomes = [_signal_row(row, signal, seen) for row in rule.find()]
         new = outcomes.count(True)
         signalled += new
         if not new or passes == MAX_PASSES:
@@ -84,7 +84,7 @@ def _sweep_walked(rule: Rule, signal: int, seen: SeenTable) -> Swept:
             return Swept(signalled=signalled, refused=refused, passes=passes, complete=not new, unreadable=0)
 
 
-def _signal_row(rule: Rule, row: ProcessRow, signal: int, seen: SeenTable) -> bool | Refusal:
+def _signal_row(row: ProcessRow, signal: int, seen: SeenTable) -> bool | Refusal:
     """Whether it was signalled now; false for one that was before, is gone, or is no member any more."""
     if row.pid <= 1 or row.pid == os.getpid():
         reason = RefusalReason.INIT if row.pid <= 1 else RefusalReason.CALLER
@@ -96,9 +96,9 @@ def _signal_row(rule: Rule, row: ProcessRow, signal: int, seen: SeenTable) -> bo
     try:
         key = seen.key(pidfd[0], row.pid)
         now = read_process(row.pid)
-        if key in seen or now is None or not rule.holds(row, now):
+        # Opened before `now` was read: if the pidfd takes the signal, `now` is the process that it holds, and the one found.
+        if key in seen or now is None or now.start_ticks != row.start_ticks:
             return False
-        # The pidfd was opened before `now` was read, so if it is alive still, `now` is the process that it holds.
         error = lib.spur_pidfd_send_signal(pidfd[0], row.pid, signal, seen.facilities)
         if error == 0:
             seen.add(key)

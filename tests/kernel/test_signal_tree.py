@@ -1,0 +1,403 @@
+"""One signal to a whole tree: everybody in it once, by whatever route, and nobody else."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from spurproc.core._native import ffi, lib
+from spurproc.core.cgroup import Cgroup
+from spurproc.core.cgroup_sweep import MAX_PASSES, SeenTable
+from spurproc.core.facilities import Facilities
+from spurproc.core.identity import ProcessIdentity
+from spurproc.core.members import Containment, ProcessTree, members
+from spurproc.core.pidfd import Pidfd
+from spurproc.core.signal_report import RefusalReason, Route
+from spurproc.core.signalling import signal_tree
+from spurproc.errors import InvalidArgument, SignalRefused
+from tests.payload import Payload
+from tests.relatives import NOBODY, Blocked, in_fork, reborn
+from tests.rungs import without
+from tests.trees import inside, listed, move, tree_of
+
+Start = Callable[..., Payload]
+MASKS = ["", "pidfd_info", "pidfs_inode", "pidfs_inode,pidfd_info", "cgroup_kill", "pidfd_process_group", "pidfd_open"]
+needs_cgroup = pytest.mark.needs_cgroup_v2
+
+
+@pytest.fixture
+def cgroup(cgroup_root: Path) -> Iterator[Cgroup]:
+    """The test's own cgroup, held."""
+    with Cgroup.open(cgroup_root) as held:
+        yield held
+
+
+@needs_cgroup
+@pytest.mark.parametrize("mask", MASKS)
+def test_escaped_sessions_and_sub_cgroups_get_it_once(cgroup: Cgroup, cgroup_root: Path, payload: Start, mask: str) -> None:
+    """Each of the four answers once, whatever the kernel has; two of them sit in sub-cgroups."""
+    leader = payload("counter", cgroup=cgroup_root)
+    leader.wait_ready(4)
+    inside(cgroup_root, "a")
+    below = inside(cgroup_root / "a", "b")
+    for pid, folder in zip(sorted(listed(cgroup_root) - {leader.pid}), (cgroup_root / "a", below), strict=False):
+        move(pid, folder)
+    with without(mask):
+        report = signal_tree(tree_of(leader, cgroup=cgroup), signal.SIGUSR1)
+    assert (report.route, report.signalled, report.refused, report.complete) == (Route.CGROUP, 4, (), True)
+    assert leader.wait_ready(4) == b"uuuu"
+    assert signal_tree(tree_of(leader, cgroup=cgroup), signal.SIGTERM).signalled == 4
+    assert leader.wait_ready(4) == b"tttt", "one of them was signalled twice"
+
+
+@needs_cgroup
+def test_setsid_and_double_fork_do_not_escape(cgroup: Cgroup, cgroup_root: Path, payload: Start) -> None:
+    leader = payload("double_fork_setsid", cgroup=cgroup_root)
+    leader.wait_ready(2)
+    report = signal_tree(tree_of(leader, cgroup=cgroup), signal.SIGTERM)
+    assert report.signalled == 2
+    cgroup.wait_empty(timeout_s=5)
+
+
+@needs_cgroup
+def test_five_thousand_members(cgroup: Cgroup, cgroup_root: Path, payload: Start) -> None:
+    leader = payload("many", "4999", cgroup=cgroup_root)
+    leader.wait_ready(timeout_s=30)
+    asked = signal_tree(tree_of(leader, cgroup=cgroup), 0)
+    assert (asked.signalled, asked.refused, asked.complete) == (5000, (), True)
+    assert signal_tree(tree_of(leader, cgroup=cgroup), signal.SIGTERM).signalled == 5000
+    cgroup.wait_empty(timeout_s=30)
+
+
+@needs_cgroup
+@pytest.mark.needs_root
+@pytest.mark.own_pid_namespace(timeout_s=40)
+def test_tree_that_forks_faster_than_a_pass(cgroup: Cgroup, cgroup_root: Path, payload: Start) -> None:
+    """Deaf to SIGTERM it outruns the passes, which are bounded; SIGKILL gets all of it."""
+    leader = payload("forker", "54321", "60", cgroup=cgroup_root)
+    leader.wait_ready()
+    tree = ProcessTree(cgroup=cgroup)
+    start = time.monotonic()
+    report = signal_tree(tree, signal.SIGTERM)
+    assert time.monotonic() - start < 10
+    assert report.passes <= MAX_PASSES
+    assert report.complete is (report.passes < MAX_PASSES)
+    assert listed(cgroup_root)
+    killed = signal_tree(tree, signal.SIGKILL)
+    assert killed.complete
+    cgroup.wait_empty(timeout_s=10)
+
+
+@needs_cgroup
+@pytest.mark.needs_root
+@pytest.mark.own_pid_namespace(timeout_s=40)
+def test_forking_tree_is_killed_without_cgroup_kill(cgroup: Cgroup, cgroup_root: Path, payload: Start) -> None:
+    payload("forker", "54322", "60", cgroup=cgroup_root).wait_ready()
+    with without("cgroup_kill"):
+        for _ in range(20):
+            if signal_tree(ProcessTree(cgroup=cgroup), signal.SIGKILL).complete:
+                break
+    cgroup.wait_empty(timeout_s=10)
+
+
+@needs_cgroup
+@pytest.mark.parametrize("mask", ["", "cgroup_kill", "pidfd_info", "pidfs_inode"])
+def test_process_whose_main_thread_exited_is_killed(cgroup: Cgroup, cgroup_root: Path, payload: Start, mask: str) -> None:
+    leader = payload("main_thread_exits", cgroup=cgroup_root)
+    leader.wait_ready()
+    with without(mask):
+        report = signal_tree(tree_of(leader, cgroup=cgroup), signal.SIGKILL)
+    assert report.signalled == 1
+    assert leader.reap() == -9
+
+
+def _members_of_session(leader: Payload) -> set[int]:
+    pids = (int(name) for name in os.listdir("/proc") if name.isdigit())
+    return {pid for pid in pids if _session(pid) == leader.pid}
+
+
+def _session(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return -1
+
+
+@pytest.mark.parametrize("mask", ["", "pidfs_inode", "pidfd_process_group", "pidfd_open"])
+def test_group_and_session_without_a_cgroup(payload: Start, mask: str) -> None:
+    leader = payload("session")
+    leader.wait_ready(3)
+    bystander = payload("hold")
+    bystander.wait_ready()
+    with without(mask):
+        tree = tree_of(leader)
+        assert tree.containment is Containment.PROCESS_GROUP
+        assert {row.pid for row in members(tree)} == _members_of_session(leader)
+        report = signal_tree(tree, signal.SIGTERM)
+    assert (report.route, report.signalled, report.complete) == (Route.PROCESS_GROUP, 3, True)
+    assert leader.reap() == -15
+    assert bystander.release() or bystander.reap() == 0, "a stranger was signalled"
+
+
+@needs_cgroup
+def test_group_is_the_fallback_on_an_empty_cgroup(cgroup: Cgroup, payload: Start) -> None:
+    """The window before a join."""
+    leader = payload("session")
+    leader.wait_ready(3)
+    report = signal_tree(tree_of(leader, cgroup=cgroup, joined=False), signal.SIGTERM)
+    assert (report.route, report.signalled) == (Route.PROCESS_GROUP, 3)
+    leader.reap()
+
+
+@needs_cgroup
+def test_group_is_the_fallback_on_a_removed_cgroup(cgroup_root: Path, payload: Start) -> None:
+    leader = payload("session")
+    leader.wait_ready(3)
+    with Cgroup.create(cgroup_root / "x") as cgroup:
+        cgroup.remove()
+        assert signal_tree(tree_of(leader, cgroup=cgroup), signal.SIGTERM).signalled == 3
+    leader.reap()
+
+
+@needs_cgroup
+@pytest.mark.needs_root
+def test_group_is_the_fallback_on_an_unreadable_cgroup(cgroup_root: Path, payload: Start) -> None:
+    leader = payload("session", str(NOBODY), cgroup=cgroup_root)
+    leader.wait_ready(3)
+    with Cgroup.open(cgroup_root) as cgroup:
+        (cgroup_root / "cgroup.procs").chmod(0)
+        tree = tree_of(leader, cgroup=cgroup)
+
+        def ask() -> list[object]:
+            report = signal_tree(tree, signal.SIGTERM)
+            return [report.route.name, report.signalled, report.complete]
+
+        assert in_fork(ask, uid=NOBODY) == ["PROCESS_GROUP", 3, False]
+    assert leader.reap() == -15
+
+
+@needs_cgroup
+@pytest.mark.parametrize("others", [False, True], ids=["alone", "with-others-left"])
+def test_leader_moved_out_is_reached_too(cgroup: Cgroup, cgroup_root: Path, payload: Start, others: bool) -> None:
+    mine, foreign = inside(cgroup_root, "mine"), inside(cgroup_root, "foreign")
+    if others:
+        payload("hold", cgroup=mine).wait_ready()
+    leader = payload("hold", cgroup=mine)
+    leader.wait_ready()
+    stranger = payload("hold", cgroup=foreign)
+    stranger.wait_ready()
+    move(leader.pid, foreign)
+    with Cgroup.open(mine) as own:
+        report = signal_tree(tree_of(leader, cgroup=own), signal.SIGTERM)
+    assert report.signalled == 1 + others
+    assert Route.PROCESS_GROUP in report.route
+    assert leader.reap() == -15
+    assert listed(foreign) == {stranger.pid}
+
+
+@pytest.mark.parametrize("held", [True, False], ids=["pidfd-held", "identity-only"])
+@pytest.mark.parametrize("mask", ["", "pidfs_handle", "pidfs_inode", "pidfd_process_group"])
+def test_group_of_a_reaped_leader(payload: Start, mask: str, held: bool) -> None:
+    """Reached while a pidfd from before, or its inode, names it; the number alone may be a stranger's: nobody is signalled."""
+    leader = payload("session", "0", "leave")
+    leader.wait_ready(3)
+    identity = ProcessIdentity.of(leader.pid)
+    with Pidfd.open(leader.pid) as pidfd:
+        leader.wait_exit()
+        leader.reap()
+        left = _members_of_session(leader)
+        assert len(left) == 2
+        with without(mask) as facilities:
+            report = signal_tree(ProcessTree(leader=identity, leader_pidfd=pidfd if held else None), signal.SIGTERM)
+            works = facilities.pidfd_process_group and (held or (facilities.pidfs_handle and facilities.pidfs_inode))
+    assert report.signalled == (2 if works else 0)
+    assert report.route is (Route.PROCESS_GROUP if works else Route.NOBODY)
+
+
+def test_group_of_a_zombie_leader(payload: Start) -> None:
+    leader = payload("session", "0", "leave")
+    leader.wait_ready(3)
+    leader.wait_exit()
+    assert signal_tree(tree_of(leader), signal.SIGTERM).signalled == 2
+
+
+@pytest.mark.needs_root
+@pytest.mark.own_pid_namespace
+@pytest.mark.parametrize("held", [True, False])
+def test_recycled_pid_is_never_signalled(held: bool) -> None:
+    """The leader's number belongs to a stranger who leads a group under it."""
+    with Blocked() as first:
+        identity = ProcessIdentity.of(first.pid)
+        with Pidfd.open(first.pid) as pidfd:
+            first.reap()
+            with reborn(first.pid) as stranger:
+                os.setpgid(stranger.pid, stranger.pid)
+                report = signal_tree(ProcessTree(leader=identity, leader_pidfd=pidfd if held else None), signal.SIGKILL)
+                assert report.signalled == 0
+                assert report.route is Route.NOBODY
+                assert Pidfd.open(stranger.pid).liveness().value == "alive"
+
+
+@needs_cgroup
+@pytest.mark.parametrize("mask", ["", "pidfd_info", "pidfs_inode", "pidfd_open"])
+def test_listed_pid_of_a_stranger_is_not_signalled(cgroup: Cgroup, cgroup_root: Path, payload: Start, mask: str) -> None:
+    """What a recycled number in cgroup.procs looks like to the pass: a living process that is in another cgroup."""
+    stranger = payload("hold", cgroup=inside(cgroup_root, "elsewhere"))
+    stranger.wait_ready()
+    with without(mask), Cgroup.open(inside(cgroup_root, "mine")) as mine:
+        bits = Facilities.current().bits
+        seen = SeenTable(bits)
+        path = ffi.new("char[]", str(mine.kernel_path()).encode())
+        sweep = ffi.new(
+            "spur_sweep_t *",
+            {"signal": 9, "facilities": bits, "cgroup_id": mine.inode, "tree_path": path, "seen": seen.native},
+        )
+        assert lib.spur_members_signal(sweep, ffi.new("int[]", [stranger.pid]), 1) == 0
+        assert (sweep.signalled, sweep.moved) == (0, 1)  # type: ignore[attr-defined]  # C data
+    assert stranger.release() or stranger.reap() == 0
+
+
+@needs_cgroup
+def test_caller_in_the_cgroup_is_refused_before_anybody_is_signalled(cgroup: Cgroup, cgroup_root: Path, payload: Start) -> None:
+    leader = payload("hold", cgroup=cgroup_root)
+    leader.wait_ready()
+    tree = tree_of(leader, cgroup=cgroup)
+
+    def ask() -> str:
+        move(os.getpid(), cgroup_root)
+        try:
+            return str(signal_tree(tree, signal.SIGKILL))
+        except SignalRefused as error:
+            return str(error)
+
+    assert "the caller lives in it" in in_fork(ask)
+    assert listed(cgroup_root) == {leader.pid}
+
+
+def test_caller_in_the_group_is_refused() -> None:
+    """Its own group, and itself as the leader."""
+
+    def ask() -> list[str]:
+        os.setsid()
+        found = []
+        with Blocked() as child:
+            for leader in (os.getpid(), child.pid):
+                os.setpgid(child.pid, child.pid if leader == child.pid else os.getpid())
+                try:
+                    found.append(str(signal_tree(ProcessTree(leader=ProcessIdentity.of(leader)), signal.SIGTERM).signalled))
+                except SignalRefused:
+                    found.append("refused")
+        return found
+
+    assert in_fork(ask) == ["refused", "1"]
+
+
+@pytest.mark.needs_root
+def test_who_may_not_be_signalled_is_named(payload: Start) -> None:
+    leader = payload("session")
+    leader.wait_ready(3)
+    tree = tree_of(leader)
+
+    def ask() -> list[object]:
+        report = signal_tree(tree, signal.SIGTERM)
+        return [
+            report.signalled,
+            [[refusal.pid, refusal.reason.value, refusal.errno] for refusal in report.refused],
+            report.complete,
+        ]
+
+    signalled, refused, complete = in_fork(ask, uid=NOBODY)
+    assert (signalled, complete) == (0, True)
+    assert {tuple(refusal) for refusal in refused} == {(pid, "not permitted", 1) for pid in _members_of_session(leader)}
+
+
+@needs_cgroup
+@pytest.mark.needs_root
+def test_member_of_another_user_is_refused_in_a_cgroup_too(cgroup: Cgroup, cgroup_root: Path, payload: Start) -> None:
+    leader = payload("hold", cgroup=cgroup_root)
+    leader.wait_ready()
+    tree = ProcessTree(cgroup=cgroup)
+
+    def ask() -> list[object]:
+        report = signal_tree(tree, signal.SIGTERM)
+        return [report.signalled, [[refusal.pid, refusal.reason.name] for refusal in report.refused]]
+
+    assert in_fork(ask, uid=NOBODY) == [0, [[leader.pid, RefusalReason.NOT_PERMITTED.name]]]
+
+
+@needs_cgroup
+@pytest.mark.needs_root
+def test_kill_in_a_delegated_cgroup_crosses_users(cgroup: Cgroup, cgroup_root: Path, payload: Start) -> None:
+    """The pidfd is refused, cgroup.kill is ours to write: they are counted as reached, since they are gone."""
+    payload("many", "3", cgroup=cgroup_root).wait_ready()
+    os.chown(cgroup_root / "cgroup.kill", NOBODY, NOBODY)
+
+    def ask() -> list[int]:
+        report = signal_tree(ProcessTree(cgroup=cgroup), signal.SIGKILL)
+        return [report.signalled, len(report.refused)]
+
+    assert in_fork(ask, uid=NOBODY) == [4, 0]
+    assert listed(cgroup_root) == set()
+
+
+def test_descendants_of_a_subreaper(payload: Start) -> None:
+    """The double fork re-parents to it; the subreaper itself is not in the tree, nor is its brother."""
+    keeper = payload("subreaper")
+    keeper.wait_ready(3)
+    brother = payload("hold")
+    brother.wait_ready()
+    tree = ProcessTree(subreaper=ProcessIdentity.of(keeper.pid))
+    assert tree.containment is Containment.DESCENDANTS
+    assert len(members(tree)) == 2
+    report = signal_tree(tree, signal.SIGKILL)
+    assert (report.route, report.signalled, report.complete) == (Route.DESCENDANTS, 2, True)
+    assert keeper.wait_ready() == b"e", "the subreaper did not see its last descendant end"
+    assert brother.release() or brother.reap() == 0
+
+
+def test_descendants_of_a_dead_subreaper_are_nobodys(payload: Start) -> None:
+    keeper = payload("subreaper")
+    keeper.wait_ready(3)
+    tree = ProcessTree(subreaper=ProcessIdentity.of(keeper.pid))
+    keeper.kill()
+    keeper.wait_exit()
+    assert signal_tree(tree, signal.SIGKILL).route is Route.NOBODY
+
+
+@pytest.mark.parametrize("bad", [-1, 65, True])
+def test_signal_that_is_none_is_refused(bad: int) -> None:
+    with Blocked() as child, pytest.raises(InvalidArgument):
+        signal_tree(ProcessTree(leader=ProcessIdentity.of(child.pid)), bad)
+
+
+def test_gone_already_is_no_error() -> None:
+    with Blocked() as child:
+        tree = ProcessTree(leader=ProcessIdentity.of(child.pid))
+    report = signal_tree(tree, signal.SIGTERM)
+    assert (report.signalled, report.refused, report.complete, report.route) == (0, (), True, Route.NOBODY)
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_facility("pidfd_process_group")
+@pytest.mark.own_pid_namespace(mount=True)
+def test_group_under_hidepid_is_signalled_through_the_leaders_pidfd(payload: Start) -> None:
+    """A user who cannot see /proc still holds the leader, and through it the group."""
+    import subprocess  # noqa: PLC0415
+
+    subprocess.run(["mount", "-o", "remount,hidepid=2", "/proc"], check=True)
+    leader = payload("session", str(NOBODY))
+    leader.wait_ready(3)
+    with Pidfd.open(leader.pid) as pidfd:
+        tree = tree_of(leader, leader_pidfd=pidfd)
+
+        def ask() -> list[object]:
+            report = signal_tree(tree, signal.SIGTERM)
+            return [report.route.name, report.signalled >= 1, report.complete]
+
+        assert in_fork(ask, uid=NOBODY) == ["PROCESS_GROUP", True, False]
+    assert leader.reap() == -15
