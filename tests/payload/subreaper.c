@@ -1,11 +1,24 @@
-/* A subreaper over a child and a grandchild that left for a session and a parent of its own. Ready: r (itself), c, g; and e when
- * the last of its descendants has ended. */
+/* A subreaper over a child and a grandchild that left for a session and a parent of its own, and as many more children as its
+ * argument says. Ready: r (itself, when all are born), c, g; and e when the last of its descendants has ended. */
 #include "payload.h"
 
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-int main(void)
+static void more(int count)
+{
+    for (; count > 0; count--) {
+        pid_t child = fork();
+        if (child < 0)
+            _exit(123);
+        if (child == 0) {
+            payload_hold();
+            _exit(0);
+        }
+    }
+}
+
+int main(int argc, char **argv)
 {
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
         return 121;
@@ -27,6 +40,7 @@ int main(void)
         payload_hold();
         _exit(0);
     }
+    more(argc > 1 ? atoi(argv[1]) : 0);
     payload_ready('r');
     while (wait(NULL) > 0 || errno == EINTR)
         ;

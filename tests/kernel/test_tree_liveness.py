@@ -1,0 +1,177 @@
+"""Whether anything of a tree lives, and many things asked at once."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from spurproc.core.cgroup import Cgroup
+from spurproc.core.identity import ProcessIdentity
+from spurproc.core.liveness import liveness_many, tree_liveness
+from spurproc.core.members import ProcessTree
+from spurproc.core.observation import Liveness
+from spurproc.core.pidfd import Pidfd
+from tests.payload import Payload
+from tests.relatives import NOBODY, Blocked, in_fork
+from tests.trees import inside, move, tree_of
+
+Start = Callable[..., Payload]
+needs_cgroup = pytest.mark.needs_cgroup_v2
+
+
+@pytest.fixture
+def cgroup(cgroup_root: Path) -> Iterator[Cgroup]:
+    """The test's own cgroup, held."""
+    with Cgroup.open(cgroup_root) as held:
+        yield held
+
+
+def _ask(tree: ProcessTree) -> tuple[str, str, bool]:
+    seen = tree_liveness(tree)
+    return seen.liveness.value, seen.evidence, seen.escaped
+
+
+@needs_cgroup
+def test_populated_cgroup_is_alive_whatever_the_leader(cgroup: Cgroup, cgroup_root: Path, payload: Start) -> None:
+    leader = payload("deaf", "leave", cgroup=cgroup_root)
+    leader.wait_ready(2)
+    leader.wait_exit()
+    assert _ask(tree_of(leader, cgroup=cgroup)) == ("alive", "cgroup.events", False)
+
+
+@needs_cgroup
+def test_empty_cgroup_and_gone_leader_are_gone(cgroup: Cgroup, cgroup_root: Path, payload: Start) -> None:
+    leader = payload("hold", cgroup=cgroup_root)
+    leader.wait_ready()
+    tree = tree_of(leader, cgroup=cgroup)
+    leader.release()
+    leader.wait_exit()
+    assert _ask(tree) == ("gone", "cgroup.events", False)
+
+
+@needs_cgroup
+@pytest.mark.parametrize("held", [True, False], ids=["pidfd", "identity"])
+@pytest.mark.parametrize("removed", [True, False], ids=["removed", "empty"])
+def test_leader_moved_out_is_alive_and_escaped(cgroup_root: Path, payload: Start, held: bool, removed: bool) -> None:
+    mine, foreign = inside(cgroup_root, "mine"), inside(cgroup_root, "foreign")
+    leader = payload("hold", cgroup=mine)
+    leader.wait_ready()
+    with Cgroup.open(mine) as own, Pidfd.open(leader.pid) as pidfd:
+        tree = tree_of(leader, cgroup=own, leader_pidfd=pidfd if held else None)
+        move(leader.pid, foreign)
+        if removed:
+            own.remove()
+        seen = tree_liveness(tree)
+        assert (seen.liveness, seen.escaped) == (Liveness.ALIVE, True)
+        assert ("removed" if removed else "empty") in seen.detail
+        leader.release()
+        leader.wait_exit()
+        assert tree_liveness(tree).liveness is Liveness.GONE
+
+
+@needs_cgroup
+def test_empty_cgroup_says_nothing_before_the_join(cgroup: Cgroup, payload: Start) -> None:
+    leader = payload("hold")
+    leader.wait_ready()
+    seen = tree_liveness(tree_of(leader, cgroup=cgroup, joined=False))
+    assert (seen.liveness, seen.escaped) == (Liveness.ALIVE, False)
+    assert _ask(ProcessTree(cgroup=cgroup, joined=False))[0] == "unknown"
+    assert _ask(ProcessTree(cgroup=cgroup))[0] == "gone"
+
+
+@needs_cgroup
+@pytest.mark.needs_root
+def test_unreadable_cgroup_leaves_it_to_the_leader(cgroup_root: Path, payload: Start) -> None:
+    leader = payload("hold", cgroup=cgroup_root)
+    leader.wait_ready()
+    (cgroup_root / "cgroup.events").chmod(0)
+    identity = ProcessIdentity.of(leader.pid)
+
+    def ask() -> list[str]:
+        with Cgroup.open(cgroup_root) as cgroup:
+            trees = (ProcessTree(leader=identity, cgroup=cgroup), ProcessTree(cgroup=cgroup))
+            return [tree_liveness(tree).liveness.value for tree in trees]
+
+    assert in_fork(ask, uid=NOBODY) == ["alive", "unknown"]
+
+
+@needs_cgroup
+def test_leader_that_cannot_be_told_is_never_gone(cgroup: Cgroup) -> None:
+    """Named in another pid namespace: the empty cgroup proves nothing about it."""
+    foreign = dataclasses.replace(ProcessIdentity.of(os.getpid()), pid_namespace=1, pid=2**31 - 2, pidfs_inode=None)
+    assert _ask(ProcessTree(leader=foreign, cgroup=cgroup))[0] == "unknown"
+
+
+def test_group_left_behind_is_alive(payload: Start) -> None:
+    leader = payload("session", "0", "leave")
+    leader.wait_ready(3)
+    tree = tree_of(leader)
+    with Pidfd.open(leader.pid) as pidfd:
+        leader.wait_exit()
+        held = ProcessTree(leader=tree.leader, leader_pidfd=pidfd)
+        assert _ask(held) == ("alive", "group", False)
+        leader.release()
+        leader.reap()
+        for row in (row for row in os.listdir("/proc") if row.isdigit() and _session(int(row)) == leader.pid):
+            Pidfd.open(int(row)).wait(5)
+        assert _ask(held)[0] == "gone"
+
+
+def _session(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return -1
+
+
+def test_descendants_decide_without_a_cgroup(payload: Start) -> None:
+    keeper = payload("subreaper")
+    keeper.wait_ready(3)
+    tree = ProcessTree(subreaper=ProcessIdentity.of(keeper.pid))
+    assert _ask(tree) == ("alive", "descendants", False)
+    keeper.kill()
+    keeper.wait_exit()
+    assert _ask(tree) == ("unknown", "descendants", False), "its orphans went to another and may live"
+
+
+def test_living_subreaper_without_descendants_is_gone() -> None:
+    with Blocked() as child:
+        assert _ask(ProcessTree(subreaper=ProcessIdentity.of(child.pid))) == ("gone", "descendants", False)
+
+
+@needs_cgroup
+def test_many_of_every_kind_in_order(cgroup_root: Path, payload: Start) -> None:
+    full, empty, removed = (inside(cgroup_root, name) for name in ("full", "empty", "removed"))
+    leader = payload("hold", cgroup=full)
+    leader.wait_ready()
+    with Blocked() as ended, Cgroup.open(full) as a, Cgroup.open(empty) as b, Cgroup.open(removed) as c:
+        gone = ProcessIdentity.of(ended.pid)
+        gone_pidfd = Pidfd.open(ended.pid)
+        records = [a.record(), b.record(), c.record(), dataclasses.replace(a.record(), path="/proc")]
+        c.remove()
+        ended.end()
+        items = [a, b, c, ProcessIdentity.of(leader.pid), gone, gone_pidfd, *records]
+        alive, dead, unknown = Liveness.ALIVE, Liveness.GONE, Liveness.UNKNOWN
+        assert liveness_many(items) == [alive, dead, dead, alive, dead, dead, alive, dead, dead, unknown]
+        assert liveness_many(iter(items)) == [item.liveness() for item in items]
+        gone_pidfd.close()
+        b.close()
+        assert liveness_many([b, a]) == [unknown, alive], "a closed cgroup may not answer for whoever has its descriptor now"
+    assert liveness_many([]) == []
+
+
+@needs_cgroup
+@pytest.mark.needs_root
+def test_unreadable_is_unknown_among_many(cgroup_root: Path, payload: Start) -> None:
+    payload("hold", cgroup=cgroup_root).wait_ready()
+    (cgroup_root / "cgroup.events").chmod(0)
+
+    def ask() -> list[str]:
+        with Cgroup.open(cgroup_root) as cgroup:
+            return [found.value for found in liveness_many([cgroup, cgroup])]
+
+    assert in_fork(ask, uid=NOBODY) == ["unknown", "unknown"]
