@@ -30,3 +30,9 @@ def inside(folder: Path, name: str) -> Path:
 def tree_of(leader: Payload, **parts: object) -> ProcessTree:
     """The tree that a payload leads."""
     return ProcessTree(leader=ProcessIdentity.of(leader.pid), **parts)  # type: ignore[arg-type]  # the parts of a tree
+
+
+def released(payload: Payload) -> int:
+    """The return code of a payload that is let go: 0 when nothing was sent to it."""
+    payload.release()
+    return payload.reap()

@@ -11,7 +11,7 @@ import pytest
 
 from spurproc.core.cgroup import Cgroup
 from spurproc.core.identity import ProcessIdentity
-from spurproc.core.liveness import liveness_many, tree_liveness
+from spurproc.core.liveness import Subject, liveness_many, tree_liveness
 from spurproc.core.members import ProcessTree
 from spurproc.core.observation import Liveness
 from spurproc.core.pidfd import Pidfd
@@ -154,7 +154,7 @@ def test_many_of_every_kind_in_order(cgroup_root: Path, payload: Start) -> None:
         records = [a.record(), b.record(), c.record(), dataclasses.replace(a.record(), path="/proc")]
         c.remove()
         ended.end()
-        items = [a, b, c, ProcessIdentity.of(leader.pid), gone, gone_pidfd, *records]
+        items: list[Subject] = [a, b, c, ProcessIdentity.of(leader.pid), gone, gone_pidfd, *records]
         alive, dead, unknown = Liveness.ALIVE, Liveness.GONE, Liveness.UNKNOWN
         assert liveness_many(items) == [alive, dead, dead, alive, dead, dead, alive, dead, dead, unknown]
         assert liveness_many(iter(items)) == [item.liveness() for item in items]
