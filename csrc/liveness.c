@@ -45,11 +45,11 @@ static size_t pidfds_liveness(const char *subjects, size_t count, unsigned char 
 /* `events_fd`: a kept cgroup.events. A removed cgroup is as empty as one without members. */
 static int cgroup_liveness(int events_fd)
 {
-    spur_cgroup_events_t events;
-    int error = spur_cgroup_events_read(events_fd, &events);
+    int populated;
+    int error = spur_cgroup_populated_read(events_fd, &populated);
     if (error)
         return error == -ENODEV ? SPUR_GONE : SPUR_UNKNOWN;
-    return events.populated ? SPUR_ALIVE : SPUR_GONE;
+    return populated ? SPUR_ALIVE : SPUR_GONE;
 }
 
 static int subject_liveness(const spur_reader_t *reader, const char *subject)
@@ -75,4 +75,10 @@ int spur_liveness_many(const spur_reader_t *reader, const char *subjects, size_t
         index += answered;
     }
     return 0;
+}
+
+void spur_liveness_cgroups(const int *events_fds, size_t count, unsigned char *ret_liveness)
+{
+    for (size_t index = 0; index < count; index++)
+        ret_liveness[index] = (unsigned char)cgroup_liveness(events_fds[index]);
 }

@@ -82,8 +82,8 @@ static int path_confirm(spur_sweep_t *sweep, const char *path)
     return error ? error : spur_cgroup_path_within(found, found_length, sweep->tree_path);
 }
 
-/* Whether the process that `pidfd` holds is a member: 1, 0 or -errno. The ids differ when it has just moved to a sub-cgroup, or
- * when its main thread stands in a threaded one: then its path decides, as it does where the kernel cannot tell the id. */
+/* Whether the process that `pidfd` holds is a member: 1, 0 or -errno. One that has just moved to a sub-cgroup, or whose main
+ * thread stands in a threaded one, is none here and is found there. Where the kernel cannot tell the id, the path decides. */
 static int member_confirm(spur_sweep_t *sweep, int pidfd, int pid)
 {
     char path[48];
@@ -93,8 +93,7 @@ static int member_confirm(spur_sweep_t *sweep, int pidfd, int pid)
         int error = spur_pidfd_info(pidfd, &facts);
         if (error)
             return error;
-        if (facts.cgroup_id == sweep->cgroup_id)
-            return 1;
+        return facts.cgroup_id == sweep->cgroup_id;
     }
     snprintf(path, sizeof path, "/proc/%d/cgroup", pid);
     return path_confirm(sweep, path);

@@ -170,6 +170,9 @@ int spur_identity_liveness(const spur_reader_t *reader, const char *subject);
 /* `subjects`: `count` spur_subject_t on end; one spur_liveness_t a byte. */
 int spur_liveness_many(const spur_reader_t *reader, const char *subjects, size_t count, unsigned char *ret_liveness);
 
+/* The same for kept cgroup.events alone: no subject to make and to copy. */
+void spur_liveness_cgroups(const int *events_fds, size_t count, unsigned char *ret_liveness);
+
 /* ---- cgroup.c: a cgroup v2 folder held by a descriptor */
 
 typedef struct {
@@ -190,6 +193,7 @@ int spur_cgroup_inode(int folder_fd, uint64_t *ret_inode);
 int spur_cgroup_open_handle(int mount_fd, uint64_t inode, int *ret_fd);
 int spur_cgroup_events_parse(const char *text, size_t length, spur_cgroup_events_t *ret_events);
 int spur_cgroup_events_read(int events_fd, spur_cgroup_events_t *ret_events);
+int spur_cgroup_populated_read(int events_fd, int *ret_populated);
 int spur_pid_list_feed(spur_pid_list_t *list, const char *text, size_t length);
 int spur_cgroup_pids_read(int folder_fd, const char *file, int *pids, size_t capacity, size_t *ret_count);
 int spur_cgroup_path_parse(const char *text, size_t length, const char **ret_path, size_t *ret_length);

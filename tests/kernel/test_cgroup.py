@@ -262,6 +262,42 @@ def test_member_outside_the_pid_namespace_is_reported_and_only_cgroup_kill_reach
     assert leader.reap() == -9
 
 
+_FOREIGN_PROC = """
+import json, os, sys
+from spurproc.core.cgroup import Cgroup
+from spurproc.errors import Unsupported
+from spurproc.core.members import ProcessTree, members
+ready, door = os.pipe()
+if (child := os.fork()) == 0:
+    open(sys.argv[1] + "/cgroup.procs", "w").write("0")
+    os.write(door, b"r")
+    while True:
+        os.read(ready, 0) or __import__("signal").pause()
+os.read(ready, 1)
+with Cgroup.open(sys.argv[1]) as cgroup:
+    seen = [row.pid for row in members(ProcessTree(cgroup=cgroup))]
+    try:
+        report = cgroup.signal(15)
+        print(json.dumps([child, seen, report.signalled, os.WTERMSIG(os.waitpid(child, 0)[1])]))
+    except Unsupported:
+        print("Unsupported")
+        (lambda file: (file.write("1"), file.close()))(open(sys.argv[1] + "/cgroup.kill", "w"))
+        os.waitpid(child, 0)
+"""
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_facility("pidfd_info")
+@pytest.mark.needs_facility("pidfs_inode")
+@pytest.mark.parametrize("mask", ["", "pidfd_info", "pidfs_inode", "pidfd_open"])
+def test_proc_of_another_pid_namespace_is_never_believed(cgroup_root: Path, mask: str) -> None:
+    """There the member's number names a stranger. Without /proc only the strongest rung is left."""
+    command = ["unshare", "--pid", "--fork", "--kill-child", sys.executable, "-c", _FOREIGN_PROC, str(cgroup_root)]
+    environment = {**os.environ, "SPURPROC_MASK": mask}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30, env=environment)
+    assert done.stdout.strip() == ("Unsupported" if mask else "[2, [], 1, 15]"), done.stderr
+
+
 def test_threaded_cgroup_is_signalled_through_its_threads(cgroup_root: Path, payload: Start) -> None:
     """cgroup.procs and cgroup.kill are EOPNOTSUPP there."""
     leader = payload("threads", cgroup=cgroup_root)

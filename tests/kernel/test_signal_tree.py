@@ -17,6 +17,7 @@ from spurproc.core.facilities import Facilities
 from spurproc.core.identity import ProcessIdentity
 from spurproc.core.members import Containment, ProcessTree, members
 from spurproc.core.pidfd import Pidfd
+from spurproc.core.process_walk import GroupOf
 from spurproc.core.signal_report import RefusalReason, Route
 from spurproc.core.signalling import signal_tree
 from spurproc.errors import InvalidArgument, SignalRefused
@@ -401,3 +402,19 @@ def test_group_under_hidepid_is_signalled_through_the_leaders_pidfd(payload: Sta
 
         assert in_fork(ask, uid=NOBODY) == ["PROCESS_GROUP", True, False]
     assert leader.reap() == -15
+
+
+def test_session_outlives_its_group(payload: Start) -> None:
+    """The leader is reaped and its group empty: a member found before, there yet, keeps the number from strangers."""
+    leader = payload("session", "0", "leave")
+    leader.wait_ready(3)
+    identity = ProcessIdentity.of(leader.pid)
+    with Pidfd.open(leader.pid) as pidfd, GroupOf(identity, pidfd) as group:
+        leader.wait_exit()
+        leader.reap()
+        found = {row.process_group == leader.pid: row for row in group.find()}
+        with Pidfd.open(found[True].pid) as member:
+            member.send_signal(signal.SIGKILL)
+            member.wait(timeout_s=5)
+        left = [found[False].pid] if Facilities.current().pidfd_process_group else []
+        assert [row.pid for row in group.find()] == left

@@ -240,3 +240,15 @@ def test_many_members_without_a_cgroup_end_in_bounded_time(payload: Start) -> No
     start = time.monotonic()
     assert terminate_tree(ProcessTree(subreaper=ProcessIdentity.of(keeper.pid)), TERM_KILL).empty
     assert time.monotonic() - start < 10
+
+
+@needs_cgroup
+def test_leader_alone_outside_is_ended_before_anything_is_proven(cgroup_root: Path, payload: Start) -> None:
+    mine, foreign = inside(cgroup_root, "mine"), inside(cgroup_root, "foreign")
+    leader = payload("hold", cgroup=mine)
+    leader.wait_ready()
+    move(leader.pid, foreign)
+    with Cgroup.open(mine) as own:
+        report = terminate_tree(tree_of(leader, cgroup=own), TERM_KILL)
+    assert (report.proof, [step.signalled for step in report.steps]) == (Proof.CGROUP_EMPTY, [1])
+    assert leader.reap() == -15

@@ -39,10 +39,11 @@ class Cgroup:
     Owns its descriptors: close it, or use it as a context manager. Closing leaves the cgroup itself alone.
     """
 
-    __slots__ = ("_events", "_fd", "inode", "packed", "path")
+    __slots__ = ("_events", "_fd", "events_fd", "inode", "packed", "path")
 
     packed: bytes
-    """The form that `liveness_many` hands to the C core."""
+    """The form that `liveness_many` hands to the C core, among others; `events_fd`, -1 without one, among its like."""
+    events_fd: int
 
     def __init__(self, folder_fd: int, path: str) -> None:
         """Takes `folder_fd`, an open cgroup folder, on success. Use `create` or `open`."""
@@ -50,7 +51,7 @@ class Cgroup:
         self.path = path
         self._fd = folder_fd
         self._events: CgroupEvents | None = None
-        self.packed = _packed(lib.SPUR_SUBJECT_NONE, -1)
+        self._pack(-1)
         with suppress(SystemCallError):  # the top has no events, and others may be unreadable: told when asked for
             self.events()
 
@@ -104,7 +105,7 @@ class Cgroup:
         if self._events is not None:
             self._events.close()
             self._events = None
-            self.packed = _packed(lib.SPUR_SUBJECT_NONE, -1)
+            self._pack(-1)
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
             os.close(fd)
@@ -123,7 +124,7 @@ class Cgroup:
         """The open `cgroup.events`, kept; borrowed. Raises AlreadyGone for a removed cgroup."""
         if self._events is None:
             self._events = CgroupEvents(open_events(self._fd))
-            self.packed = _packed(lib.SPUR_SUBJECT_CGROUP, self._events.fileno())
+            self._pack(self._events.fileno())
         return self._events
 
     def liveness(self) -> Liveness:
@@ -246,13 +247,14 @@ class Cgroup:
         """
         remove_cgroup(self._fd, self.path, time.monotonic() + timeout_s)
 
+    def _pack(self, events_fd: int) -> None:
+        self.events_fd = events_fd
+        kind = lib.SPUR_SUBJECT_NONE if events_fd < 0 else lib.SPUR_SUBJECT_CGROUP
+        self.packed = SUBJECT.pack(kind, events_fd, 0, 0, 0, 0, b"")
+
     def _refuse_caller(self, verb: str) -> None:
         if self.holds_caller():
             raise SignalRefused(f"cannot {verb} cgroup {self.path!r}: the caller lives in it")
-
-
-def _packed(kind: int, events_fd: int) -> bytes:
-    return SUBJECT.pack(kind, events_fd, 0, 0, 0, 0, b"")
 
 
 def parse_oom_kills(text: bytes) -> int | None:

@@ -13,8 +13,9 @@ from spurproc.core._native import check, ffi, lib
 from spurproc.core.cgroup_events import CgroupEvents, open_events
 from spurproc.core.cgroup_folder import folder_inode, kernel_path, walk, write_text
 from spurproc.core.cgroup_pids import PidList
+from spurproc.core.identity import reader
 from spurproc.core.signal_report import Refusal, RefusalReason
-from spurproc.errors import InvalidArgument, SystemCallError
+from spurproc.errors import InvalidArgument, SystemCallError, Unsupported
 
 __all__ = ["MAX_PASSES", "CgroupSweep", "SeenTable", "Swept", "check_signal"]
 
@@ -29,7 +30,7 @@ _REASONS = {
     lib.SPUR_REFUSAL_ERROR: RefusalReason.ERROR,
 }
 _REMOVED = (-errno.ENODEV, -errno.ENOENT)
-_MAX_REFUSALS = 4096
+_WITHOUT_PROC = lib.SPUR_FACILITY_PIDFD_OPEN | lib.SPUR_FACILITY_PIDFD_INFO | lib.SPUR_FACILITY_PIDFS_INODE
 
 
 def check_signal(signal: object) -> int:
@@ -95,14 +96,17 @@ class CgroupSweep:
         self._seen = seen
         self._pids = PidList()
         self._path: Any = None
-        self._refusals: Any = ffi.new("spur_refusal_t[]", _MAX_REFUSALS)
+        self._proc_is_ours = bool(reader().procfs_is_ours)
+        if not self._proc_is_ours and seen.facilities & _WITHOUT_PROC != _WITHOUT_PROC:
+            raise Unsupported("cannot signal a cgroup's members: /proc shows another pid namespace, and the kernel needs it here")
+        self._refusals: Any = ffi.new("spur_refusal_t[]", 1)
         self._native: Any = ffi.new(
             "spur_sweep_t *",
             {
                 "signal": check_signal(signal),
                 "facilities": seen.facilities,
                 "refusals": self._refusals,
-                "refusals_capacity": _MAX_REFUSALS,
+                "refusals_capacity": 1,
             },
         )
         self._unreadable = 0
@@ -137,7 +141,7 @@ class CgroupSweep:
         """Signal everybody listed who has not been; whether somebody new was found, or somebody moved while we looked."""
         before = int(self._native.signalled)
         self._walk()
-        if self._native.pathless and self._path is None:
+        if self._native.pathless and self._path is None and self._proc_is_ours:
             self._path = ffi.new("char[]", os.fsencode(kernel_path(self._folder_fd) or ""))
             self._native.tree_path = self._path if self._path[0] != b"\0" else ffi.NULL
             self._walk()
@@ -154,7 +158,7 @@ class CgroupSweep:
     def _signal_listed(self, folder_fd: int) -> None:
         self._native.threads = 0
         count = self._pids.read(folder_fd, b"cgroup.procs")
-        if count == -errno.EOPNOTSUPP:  # a threaded cgroup lists threads only
+        if count == -errno.EOPNOTSUPP and self._proc_is_ours:  # a threaded cgroup lists threads, and /proc knows whose
             self._native.threads = 1
             count = self._pids.read(folder_fd, b"cgroup.threads")
         if count in _REMOVED:
@@ -163,9 +167,20 @@ class CgroupSweep:
             self._unreadable = -count
             return
         self._native.cgroup_id = folder_inode(folder_fd, "a cgroup")
-        self._seen.reserve(count)
+        self._reserve(count)
         self._native.seen = self._seen.native
         check(lib.spur_members_signal(self._native, self._pids.pids, count), "signal", "the members of a cgroup")
+
+    def _reserve(self, count: int) -> None:
+        """Room for `count` members more, in case that all are signalled or all refuse."""
+        self._seen.reserve(count)
+        refused = int(self._native.refused)
+        if refused + count <= self._native.refusals_capacity:
+            return
+        room: Any = ffi.new("spur_refusal_t[]", 2 * (refused + count))
+        ffi.memmove(room, self._refusals, refused * ffi.sizeof("spur_refusal_t"))
+        self._refusals = self._native.refusals = room
+        self._native.refusals_capacity = 2 * (refused + count)
 
     def _kill(self) -> bool:
         """Write cgroup.kill, unless it would reach whom no signal may reach; whether the kernel took it."""
@@ -190,7 +205,5 @@ class CgroupSweep:
             events.close()
 
     def _refusals_taken(self) -> tuple[Refusal, ...]:
-        count = min(int(self._native.refused), _MAX_REFUSALS)
-        return tuple(
-            Refusal(pid=entry.pid, errno=entry.error, reason=_REASONS[entry.reason]) for entry in self._refusals[0:count]
-        )
+        entries = self._refusals[0 : int(self._native.refused)]
+        return tuple(Refusal(pid=entry.pid, errno=entry.error, reason=_REASONS[entry.reason]) for entry in entries)

@@ -16,6 +16,9 @@ from spurproc.core.process_walk import Descent, GroupOf
 __all__ = ["Subject", "liveness_many", "tree_liveness"]
 
 _PACKED = attrgetter("packed")
+_EVENTS_FD = attrgetter("events_fd")
+_DESCRIPTORS = ffi.typeof("int[]")
+_CODES = ffi.typeof("unsigned char[]")
 _NOT_PACKED = SUBJECT.pack(lib.SPUR_SUBJECT_NONE, -1, 0, 0, 0, 0, b"")
 
 
@@ -38,17 +41,28 @@ def liveness_many(items: Iterable[Subject]) -> list[Liveness]:
     A closed Pidfd is UNKNOWN here, where its own `liveness()` raises. A CgroupRecord takes a few system calls more than what is
     held.
     """
-    subjects = list(items)
-    packed = b"".join(map(_PACKED, subjects))
-    codes = ffi.new("unsigned char[]", len(subjects))
-    check(lib.spur_liveness_many(reader(), packed, len(subjects), codes), "ask about", f"{len(subjects)} subjects")
-    told = ffi.buffer(codes)[:]
+    subjects = items if isinstance(items, list) else list(items)
+    told = _ask(subjects)
     found = list(map(LIVENESS_OF_CODE.__getitem__, told))
     if lib.SPUR_UNKNOWN in told:
         for index, item in enumerate(subjects):
             if told[index] == lib.SPUR_UNKNOWN and item.packed == _NOT_PACKED:
                 found[index] = item.liveness()
     return found
+
+
+def _ask(subjects: list[Subject]) -> bytes:
+    """One SPUR_ code each. For cgroups alone only their descriptors are gathered."""
+    codes = ffi.new(_CODES, len(subjects))
+    try:
+        events_fds = list(map(_EVENTS_FD, subjects))
+    except AttributeError:
+        packed = b"".join(map(_PACKED, subjects))
+        check(lib.spur_liveness_many(reader(), packed, len(subjects), codes), "ask about", f"{len(subjects)} subjects")
+    else:
+        lib.spur_liveness_cgroups(ffi.new(_DESCRIPTORS, events_fds), len(subjects), codes)
+    told: bytes = ffi.buffer(codes)[:]
+    return told
 
 
 def tree_liveness(tree: ProcessTree) -> Observation:

@@ -17,14 +17,23 @@ from typing import Any, NamedTuple, Protocol, Self
 from spurproc.core._native import ffi, lib
 from spurproc.core.cgroup_sweep import SeenTable
 from spurproc.core.facilities import Facilities
-from spurproc.core.identity import ProcessIdentity
+from spurproc.core.identity import ProcessIdentity, reader
 from spurproc.core.mountinfo import read_mountinfo
 from spurproc.core.observation import Liveness
 from spurproc.core.pidfd import Pidfd
-from spurproc.core.vantage import Vantage
 from spurproc.errors import SpurprocError
 
-__all__ = ["Descent", "GroupOf", "ProcessRow", "Rule", "proc_shows_all", "read_process", "read_processes", "unique"]
+__all__ = [
+    "Descent",
+    "GroupOf",
+    "ProcessRow",
+    "Rule",
+    "descendants",
+    "proc_shows_all",
+    "read_process",
+    "read_processes",
+    "unique",
+]
 
 
 _PROCESS_GROUP = 4  # PIDFD_SIGNAL_PROCESS_GROUP
@@ -43,7 +52,9 @@ class ProcessRow(NamedTuple):
 
 
 def read_process(pid: int) -> ProcessRow | None:
-    """The process of that number, None when there is none to be seen."""
+    """The process of that number, None when there is none to be seen, or /proc names those of another pid namespace."""
+    if not reader().procfs_is_ours:
+        return None
     stat: Any = ffi.new("spur_procstat_t *")
     if lib.spur_procstat_read(pid, stat) < 0:
         return None
@@ -66,7 +77,7 @@ def read_processes() -> dict[int, ProcessRow]:
 
 def proc_shows_all() -> bool:
     """Whether /proc names our own pid namespace's processes and hides none (hidepid, proc(5))."""
-    if not Vantage.read().procfs_is_ours:
+    if not reader().procfs_is_ours:
         return False
     mounts = [mount for mount in read_mountinfo() if mount.point == "/proc"]
     hides = bool(mounts) and any(
@@ -93,19 +104,19 @@ class Descent:
         return self._subreaper.liveness() is Liveness.ALIVE
 
     def find(self) -> list[ProcessRow]:
-        """The living descendants, itself excluded; none when the subreaper cannot be seen to live, before and after the walk."""
-        if not self.root_lives():
-            return []
+        """The living descendants, itself excluded; none when the subreaper cannot be seen to live after the walk."""
         rows = read_processes()
         if not self.root_lives() or self._subreaper.pid not in rows:
             return []
-        return [row for row in _below(rows, rows[self._subreaper.pid]) if not row.ended]
+        return [row for row in descendants(rows, rows[self._subreaper.pid]) if not row.ended]
 
 
-def _below(rows: dict[int, ProcessRow], root: ProcessRow) -> Iterator[ProcessRow]:
+def descendants(rows: dict[int, ProcessRow], root: ProcessRow) -> Iterator[ProcessRow]:
+    """Those below `root`, itself excluded, in a walk that may be torn: parents change while it goes on."""
     children: defaultdict[int, list[ProcessRow]] = defaultdict(list)
     for row in rows.values():
-        children[row.parent_pid].append(row)
+        if row.pid != root.pid:
+            children[row.parent_pid].append(row)
     pending = [root]
     while pending:
         parent = pending.pop()
