@@ -252,6 +252,7 @@ with Cgroup.open(sys.argv[1]) as cgroup:
 
 
 @pytest.mark.needs_root
+@pytest.mark.needs_facility("cgroup_kill")
 def test_member_outside_the_pid_namespace_is_reported_and_only_cgroup_kill_reaches_it(cgroup_root: Path, payload: Start) -> None:
     """It is listed as 0, and kill(0) would hit the caller's own group."""
     leader = payload("hold", cgroup=cgroup_root)

@@ -228,6 +228,7 @@ def test_group_of_a_zombie_leader(payload: Start) -> None:
 
 
 @pytest.mark.needs_root
+@pytest.mark.needs_facility("pidfs_inode")
 @pytest.mark.own_pid_namespace
 @pytest.mark.parametrize("held", [True, False])
 def test_recycled_pid_is_never_signalled(held: bool) -> None:
@@ -333,6 +334,7 @@ def test_member_of_another_user_is_refused_in_a_cgroup_too(cgroup: Cgroup, cgrou
 
 @needs_cgroup
 @pytest.mark.needs_root
+@pytest.mark.needs_facility("cgroup_kill")
 def test_kill_in_a_delegated_cgroup_crosses_users(cgroup: Cgroup, cgroup_root: Path, payload: Start) -> None:
     """The pidfd is refused, cgroup.kill is ours to write: they are counted as reached, since they are gone."""
     payload("many", "3", cgroup=cgroup_root).wait_ready()
@@ -404,6 +406,7 @@ def test_group_under_hidepid_is_signalled_through_the_leaders_pidfd(payload: Sta
     assert leader.reap() == -15
 
 
+@pytest.mark.needs_facility("pidfd_process_group")
 def test_session_outlives_its_group(payload: Start) -> None:
     """The leader is reaped and its group empty: a member found before, there yet, keeps the number from strangers."""
     leader = payload("session", "0", "leave")
@@ -416,5 +419,4 @@ def test_session_outlives_its_group(payload: Start) -> None:
         with Pidfd.open(found[True].pid) as member:
             member.send_signal(signal.SIGKILL)
             member.wait(timeout_s=5)
-        left = [found[False].pid] if Facilities.current().pidfd_process_group else []
-        assert [row.pid for row in group.find()] == left
+        assert [row.pid for row in group.find()] == [found[False].pid]
