@@ -94,20 +94,20 @@ int spur_cgroup_events_read(int events_fd, spur_cgroup_events_t *ret_events)
     return length < 0 ? -errno : spur_cgroup_events_parse(text, (size_t)length, ret_events);
 }
 
-int spur_pid_list_feed(spur_pid_list_t *list, const char *text, size_t length)
+int spur_pid_list_feed(spur_pid_list_t *pid_list, const char *text, size_t length)
 {
     for (size_t i = 0; i < length; i++) {
         if (text[i] >= '0' && text[i] <= '9') {
             int digit = text[i] - '0';
-            if (list->value > (INT_MAX - digit) / 10)
+            if (pid_list->value > (INT_MAX - digit) / 10)
                 return -EBADMSG;
-            list->value = list->value * 10 + digit;
-            list->digits = 1;
-        } else if (text[i] == '\n' && list->digits) {
-            if (list->count < list->capacity)
-                list->pids[list->count] = list->value;
-            list->count++;
-            list->value = list->digits = 0;
+            pid_list->value = pid_list->value * 10 + digit;
+            pid_list->digits = 1;
+        } else if (text[i] == '\n' && pid_list->digits) {
+            if (pid_list->count < pid_list->capacity)
+                pid_list->pids[pid_list->count] = pid_list->value;
+            pid_list->count++;
+            pid_list->value = pid_list->digits = 0;
         } else {
             return -EBADMSG;
         }

@@ -33,10 +33,10 @@ int spur_seen_add(spur_seen_t *seen, uint64_t key)
     return 0;
 }
 
-int spur_seen_move(const spur_seen_t *from, spur_seen_t *to)
+int spur_seen_move(const spur_seen_t *seen, spur_seen_t *grown)
 {
-    for (size_t slot = 0; slot < from->size; slot++) {
-        int error = from->keys[slot] ? spur_seen_add(to, from->keys[slot]) : 0;
+    for (size_t slot = 0; slot < seen->size; slot++) {
+        int error = seen->keys[slot] ? spur_seen_add(grown, seen->keys[slot]) : 0;
         if (error)
             return error;
     }

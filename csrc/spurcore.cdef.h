@@ -194,7 +194,7 @@ int spur_cgroup_open_handle(int mount_fd, uint64_t inode, int *ret_fd);
 int spur_cgroup_events_parse(const char *text, size_t length, spur_cgroup_events_t *ret_events);
 int spur_cgroup_events_read(int events_fd, spur_cgroup_events_t *ret_events);
 int spur_cgroup_populated_read(int events_fd, int *ret_populated);
-int spur_pid_list_feed(spur_pid_list_t *list, const char *text, size_t length);
+int spur_pid_list_feed(spur_pid_list_t *pid_list, const char *text, size_t length);
 int spur_cgroup_pids_read(int folder_fd, const char *file, int *pids, size_t capacity, size_t *ret_count);
 int spur_cgroup_path_parse(const char *text, size_t length, const char **ret_path, size_t *ret_length);
 int spur_cgroup_path_within(const char *path, size_t length, const char *above);
@@ -242,7 +242,7 @@ typedef struct {
 
 int spur_seen_has(const spur_seen_t *seen, uint64_t key);
 int spur_seen_add(spur_seen_t *seen, uint64_t key);
-int spur_seen_move(const spur_seen_t *from, spur_seen_t *to);
+int spur_seen_move(const spur_seen_t *seen, spur_seen_t *grown);
 int spur_member_open(int pid, uint32_t facilities, int *ret_fd);
 int spur_member_key(int pidfd, int pid, uint32_t facilities, uint64_t *ret_key);
 int spur_members_signal(spur_sweep_t *sweep, const int *pids, size_t count);

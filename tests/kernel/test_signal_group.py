@@ -1,0 +1,200 @@
+"""One signal to a tree without a cgroup: the leader's group and session, a subreaper's descendants, and nobody else."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from spurproc.core.identity import ProcessIdentity
+from spurproc.core.members import Containment, ProcessTree, members
+from spurproc.core.pidfd import Pidfd
+from spurproc.core.process_walk import GroupOf
+from spurproc.core.signal_report import Route
+from spurproc.core.signalling import signal_tree
+from spurproc.errors import SignalRefused
+from tests.payload import Payload
+from tests.relatives import NOBODY, Blocked, in_fork, reborn
+from tests.rungs import without
+from tests.trees import released, tree_of
+
+Start = Callable[..., Payload]
+
+
+def _members_of_session(leader: Payload) -> set[int]:
+    pids = (int(name) for name in os.listdir("/proc") if name.isdigit())
+    return {pid for pid in pids if _session(pid) == leader.pid}
+
+
+def _session(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return -1
+
+
+@pytest.mark.parametrize("mask", ["", "pidfs_inode", "pidfd_process_group", "pidfd_open"])
+def test_group_and_session_without_a_cgroup(payload: Start, mask: str) -> None:
+    leader = payload("session")
+    leader.wait_ready(3)
+    bystander = payload("hold")
+    bystander.wait_ready()
+    with without(mask):
+        tree = tree_of(leader)
+        assert tree.containment is Containment.PROCESS_GROUP
+        assert {row.pid for row in members(tree)} == _members_of_session(leader)
+        report = signal_tree(tree, signal.SIGTERM)
+    assert (report.route, report.signalled, report.complete) == (Route.PROCESS_GROUP, 3, True)
+    assert leader.reap() == -15
+    assert released(bystander) == 0, "a stranger was signalled"
+
+
+@pytest.mark.parametrize("held", [True, False], ids=["pidfd-held", "identity-only"])
+@pytest.mark.parametrize("mask", ["", "pidfs_handle", "pidfs_inode", "pidfd_process_group"])
+def test_group_of_a_reaped_leader(payload: Start, mask: str, held: bool) -> None:
+    """Reached while a pidfd from before, or its inode, names it; the number alone may be a stranger's: nobody is signalled."""
+    leader = payload("session", "0", "leave")
+    leader.wait_ready(3)
+    identity = ProcessIdentity.of(leader.pid)
+    with Pidfd.open(leader.pid) as pidfd:
+        leader.wait_exit()
+        leader.reap()
+        left = _members_of_session(leader)
+        assert len(left) == 2
+        with without(mask) as facilities:
+            report = signal_tree(ProcessTree(leader=identity, leader_pidfd=pidfd if held else None), signal.SIGTERM)
+            works = facilities.pidfd_process_group and (held or (facilities.pidfs_handle and facilities.pidfs_inode))
+    assert report.signalled == (2 if works else 0)
+    assert report.route is (Route.PROCESS_GROUP if works else Route.NOBODY)
+
+
+def test_group_of_a_zombie_leader(payload: Start) -> None:
+    leader = payload("session", "0", "leave")
+    leader.wait_ready(3)
+    leader.wait_exit()
+    assert signal_tree(tree_of(leader), signal.SIGTERM).signalled == 2
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_facility("pidfs_inode")
+@pytest.mark.own_pid_namespace
+@pytest.mark.parametrize("held", [True, False])
+def test_recycled_pid_is_never_signalled(held: bool) -> None:
+    """The leader's number belongs to a stranger who leads a group under it."""
+    with Blocked() as first:
+        identity = ProcessIdentity.of(first.pid)
+        with Pidfd.open(first.pid) as pidfd:
+            first.reap()
+            with reborn(first.pid) as stranger:
+                os.setpgid(stranger.pid, stranger.pid)
+                report = signal_tree(ProcessTree(leader=identity, leader_pidfd=pidfd if held else None), signal.SIGKILL)
+                assert report.signalled == 0
+                assert report.route is Route.NOBODY
+                assert Pidfd.open(stranger.pid).liveness().value == "alive"
+
+
+def test_caller_in_the_group_is_refused() -> None:
+    """Its own group, and itself as the leader."""
+
+    def ask() -> list[str]:
+        os.setsid()
+        found = []
+        with Blocked() as child:
+            for leader in (os.getpid(), child.pid):
+                os.setpgid(child.pid, child.pid if leader == child.pid else os.getpid())
+                try:
+                    found.append(str(signal_tree(ProcessTree(leader=ProcessIdentity.of(leader)), signal.SIGTERM).signalled))
+                except SignalRefused:
+                    found.append("refused")
+        return found
+
+    assert in_fork(ask) == ["refused", "1"]
+
+
+@pytest.mark.needs_root
+def test_who_may_not_be_signalled_is_named(payload: Start) -> None:
+    leader = payload("session")
+    leader.wait_ready(3)
+    tree = tree_of(leader)
+
+    def ask() -> list[object]:
+        report = signal_tree(tree, signal.SIGTERM)
+        return [
+            report.signalled,
+            [[refusal.pid, refusal.reason.value, refusal.errno] for refusal in report.refused],
+            report.complete,
+        ]
+
+    signalled, refused, complete = in_fork(ask, uid=NOBODY)
+    assert (signalled, complete) == (0, True)
+    assert {tuple(refusal) for refusal in refused} == {(pid, "not permitted", 1) for pid in _members_of_session(leader)}
+
+
+def test_descendants_of_a_subreaper(payload: Start) -> None:
+    """The double fork re-parents to it; the subreaper itself is not in the tree, nor is its brother."""
+    keeper = payload("subreaper")
+    keeper.wait_ready(3)
+    brother = payload("hold")
+    brother.wait_ready()
+    tree = ProcessTree(subreaper=ProcessIdentity.of(keeper.pid))
+    assert tree.containment is Containment.DESCENDANTS
+    assert len(members(tree)) == 2
+    report = signal_tree(tree, signal.SIGKILL)
+    assert (report.route, report.signalled, report.complete) == (Route.DESCENDANTS, 2, True)
+    assert keeper.wait_ready() == b"e", "the subreaper did not see its last descendant end"
+    assert released(brother) == 0
+
+
+def test_descendants_of_a_dead_subreaper_are_nobodys(payload: Start) -> None:
+    keeper = payload("subreaper")
+    keeper.wait_ready(3)
+    tree = ProcessTree(subreaper=ProcessIdentity.of(keeper.pid))
+    keeper.kill()
+    keeper.wait_exit()
+    assert signal_tree(tree, signal.SIGKILL).route is Route.NOBODY
+
+
+def test_gone_already_is_no_error() -> None:
+    with Blocked() as child:
+        tree = ProcessTree(leader=ProcessIdentity.of(child.pid))
+    report = signal_tree(tree, signal.SIGTERM)
+    assert (report.signalled, report.refused, report.complete, report.route) == (0, (), True, Route.NOBODY)
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_facility("pidfd_process_group")
+@pytest.mark.own_pid_namespace(mount=True)
+def test_group_under_hidepid_is_signalled_through_the_leaders_pidfd(payload: Start) -> None:
+    """A user who cannot see /proc still holds the leader, and through it the group."""
+    import subprocess  # noqa: PLC0415
+
+    subprocess.run(["mount", "-o", "remount,hidepid=2", "/proc"], check=True)
+    leader = payload("session", str(NOBODY))
+    leader.wait_ready(3)
+    with Pidfd.open(leader.pid) as pidfd:
+        tree = tree_of(leader, leader_pidfd=pidfd)
+
+        def ask() -> list[object]:
+            report = signal_tree(tree, signal.SIGTERM)
+            return [report.route.name, report.signalled >= 1, report.complete]
+
+        assert in_fork(ask, uid=NOBODY) == ["PROCESS_GROUP", True, False]
+    assert leader.reap() == -15
+
+
+@pytest.mark.needs_facility("pidfd_process_group")
+def test_session_outlives_its_group(payload: Start) -> None:
+    """The leader is reaped and its group empty: a member found before, there yet, keeps the number from strangers."""
+    leader = payload("session", "0", "leave")
+    leader.wait_ready(3)
+    identity = ProcessIdentity.of(leader.pid)
+    with Pidfd.open(leader.pid) as pidfd, GroupOf(identity, pidfd) as group:
+        leader.wait_exit()
+        leader.reap()
+        found = {row.process_group == leader.pid: row for row in group.find()}
+        with Pidfd.open(found[True].pid) as member:
+            member.send_signal(signal.SIGKILL)
+            member.wait(timeout_s=5)
+        assert [row.pid for row in group.find()] == [found[False].pid]
