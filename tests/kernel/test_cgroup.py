@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -222,6 +223,25 @@ def test_remove_takes_what_is_below_deepest_first(cgroup_root: Path) -> None:
         cgroup.remove()
         assert not (cgroup_root / "x").exists()
         cgroup.remove()
+
+
+@pytest.mark.needs_root
+def test_depth_is_the_jobs_to_choose(cgroup_root: Path, payload: Start) -> None:
+    """Deeper than Python recurses: found, signalled and removed all the same."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
+    with Cgroup.create(cgroup_root / "x") as cgroup:
+        below = Path(cgroup.path)
+        for _ in range(1100):
+            below = inside(below, "d")
+        leader = payload("hold", cgroup=below)
+        leader.wait_ready()
+        assert cgroup.pids() == {leader.pid}
+        assert cgroup.signal(15).signalled == 1
+        assert leader.reap() == -15
+        cgroup.remove(timeout_s=10)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert not (cgroup_root / "x").exists()
 
 
 def test_remove_right_after_a_kill(cgroup_root: Path, payload: Start) -> None:

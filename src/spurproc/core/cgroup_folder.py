@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 from spurproc.core._native import check, ffi, lib
 from spurproc.core.mountinfo import read_mountinfo
@@ -19,8 +18,8 @@ __all__ = [
     "child_names",
     "folder_inode",
     "kernel_path",
+    "open_child",
     "open_folder",
-    "opened_child",
     "read_text",
     "walk",
     "write_text",
@@ -96,31 +95,45 @@ def has_children(folder_fd: int) -> bool:
         return True
 
 
-@contextmanager
-def opened_child(folder_fd: int, name: str) -> Iterator[int | None]:
-    """A sub-cgroup for the length of a block; None when it went away meanwhile."""
+def open_child(folder_fd: int, name: str) -> int | None:
+    """A sub-cgroup, to be closed by the caller; None when it went away meanwhile."""
     try:
-        child_fd = os.open(name, _OPEN_FOLDER, dir_fd=folder_fd)
+        return os.open(name, _OPEN_FOLDER, dir_fd=folder_fd)
     except OSError as error:
-        if error.errno not in (errno.ENOENT, errno.ENODEV):
-            raise from_errno(error.errno or errno.EIO, "open", f"sub-cgroup {name!r}") from None
-        child_fd = None
-    try:
-        yield child_fd
-    finally:
-        if child_fd is not None:
-            os.close(child_fd)
+        if error.errno in (errno.ENOENT, errno.ENODEV):
+            return None
+        raise from_errno(error.errno or errno.EIO, "open", f"sub-cgroup {name!r}") from None
 
 
 def walk(folder_fd: int) -> Iterator[int]:
-    """The cgroup's descriptor, then those of all below it, each valid until the next is asked for. Holds one fd a level."""
+    """The cgroup's descriptor, then those of all below it, each valid until the next is asked for. Holds one fd a level.
+
+    A job decides how deep its cgroups go, so nothing here recurses.
+    """
     yield folder_fd
-    if not has_children(folder_fd):
-        return
-    for name in child_names(folder_fd):
-        with opened_child(folder_fd, name) as child_fd:
-            if child_fd is not None:
-                yield from walk(child_fd)
+    levels = [(folder_fd, _names_below(folder_fd))]
+    try:
+        while levels:
+            above_fd, names = levels[-1]
+            if not names:
+                levels.pop()
+                _close_unless(above_fd, folder_fd)
+            elif (child_fd := open_child(above_fd, names.pop())) is not None:
+                levels.append((child_fd, []))
+                yield child_fd
+                levels[-1] = (child_fd, _names_below(child_fd))
+    finally:
+        for fd, _ in levels:
+            _close_unless(fd, folder_fd)
+
+
+def _names_below(folder_fd: int) -> list[str]:
+    return child_names(folder_fd) if has_children(folder_fd) else []
+
+
+def _close_unless(fd: int, borrowed_fd: int) -> None:
+    if fd != borrowed_fd:
+        os.close(fd)
 
 
 def kernel_path(folder_fd: int) -> str | None:
