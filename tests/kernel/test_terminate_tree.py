@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import time
@@ -16,7 +17,7 @@ from spurproc.core.members import Containment, ProcessTree
 from spurproc.core.pidfd import Pidfd
 from spurproc.core.termination import KillPlan, Proof, terminate_tree
 from spurproc.errors import SignalRefused
-from tests.payload import Payload
+from tests.payload import Payload, build
 from tests.relatives import NOBODY, Blocked, in_fork
 from tests.rungs import without
 from tests.trees import inside, listed, move, tree_of
@@ -252,3 +253,18 @@ def test_leader_alone_outside_is_ended_before_anything_is_proven(cgroup_root: Pa
         report = terminate_tree(tree_of(leader, cgroup=own), TERM_KILL)
     assert (report.proof, [step.signalled for step in report.steps]) == (Proof.CGROUP_EMPTY, [1])
     assert leader.reap() == -15
+
+
+def test_caller_that_is_the_subreaper_ends_its_own_descendants(payload: Start) -> None:
+    """The recorder's way: itself excluded, zombies that it has not reaped yet not counted."""
+
+    def ask() -> list[object]:
+        ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+        with Payload(build("double_fork_setsid")) as leader:
+            leader.wait_ready(2)
+            report = terminate_tree(ProcessTree(subreaper=ProcessIdentity.of(os.getpid())), TERM_KILL)
+            left = [os.waitstatus_to_exitcode(os.waitpid(-1, 0)[1]) for _ in range(2)]
+            leader._process.returncode = -15
+        return [report.proof.name, report.steps[0].signalled, left]
+
+    assert in_fork(ask) == ["NO_DESCENDANTS", 2, [-15, -15]]
