@@ -43,6 +43,8 @@ def liveness_many(items: Iterable[Subject]) -> list[Liveness]:
     """
     subjects = items if isinstance(items, list) else list(items)
     told = _ask(subjects)
+    if told and told[0] != lib.SPUR_UNKNOWN and told.count(told[0]) == len(told):
+        return [LIVENESS_OF_CODE[told[0]]] * len(told)  # most tables are of one mind: no need to look each up
     found = list(map(LIVENESS_OF_CODE.__getitem__, told))
     if lib.SPUR_UNKNOWN in told:
         for index, item in enumerate(subjects):
