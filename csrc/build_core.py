@@ -11,11 +11,12 @@ CSRC = Path(__file__).resolve().parent
 ROOT = CSRC.parent
 
 # Written out, not globbed: csrc/ also holds the static program and the C tests.
-UNITS = ["facilities.c", "identity.c", "liveness.c", "pidfd.c", "procstat.c", "cgroup.c", "members.c"]
+UNITS = ["cgroup.c", "facilities.c", "identity.c", "liveness.c", "members.c", "pidfd.c", "plan.c", "procstat.c"]
 FLAGS = ["-std=gnu11", "-O2", "-fvisibility=hidden", "-Wall", "-Wextra"]
 
 ffibuilder = FFI()
-ffibuilder.cdef((CSRC / "spurcore.cdef.h").read_text(encoding="ascii"))
+for declarations in ("plan.h", "spurcore.cdef.h"):
+    ffibuilder.cdef((CSRC / declarations).read_text(encoding="ascii"))
 ffibuilder.set_source(
     "spurproc.core._spurcore",
     '#include "spurcore.h"',

@@ -16,6 +16,8 @@
 
 #include "kernel.h"
 
+#include "plan.h"
+
 #include "spurcore.cdef.h"
 
 #endif

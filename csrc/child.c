@@ -1,0 +1,146 @@
+/* All code between clone and exec. It may run in memory that it shares with a suspended parent (CLONE_VM | CLONE_VFORK), so it
+ * makes system calls and nothing else: no allocation, no locks, no look-ups. csrc/child.symbols lists all it may link to. */
+#include "child.h"
+
+#include <time.h>
+
+enum { SIGNAL_LAST = 64, SIGNAL_KILL = 9, SIGNAL_STOP = 19, SIGNAL_SET_BYTES = 8, FD_FIRST = 3 };
+
+/* The kernel's own sigaction: libc's would refuse 32 and 33, which it keeps for itself and which an ignoring parent hands on. */
+struct kernel_sigaction {
+    uint64_t handler, flags, restorer, mask;
+};
+
+struct kernel_dirent {
+    uint64_t inode;
+    int64_t next;
+    uint16_t length;
+    uint8_t type;
+    char name[];
+};
+
+static int result_of(long value)
+{
+    return value < 0 ? -errno : (int)value;
+}
+
+int spur_child_mask(uint64_t mask, uint64_t *ret_old)
+{
+    return result_of(syscall(SYS_rt_sigprocmask, 2 /* SIG_SETMASK, as the kernel numbers it */, &mask, ret_old, SIGNAL_SET_BYTES));
+}
+
+/* Exec resets handlers by itself, ignored signals it keeps: `nohup`, Python's SIGPIPE and a shell's `&` would reach the job. */
+int spur_child_signals_default(void)
+{
+    const struct kernel_sigaction standard = {0};
+    for (int sig = 1; sig <= SIGNAL_LAST; sig++) {
+        if (sig == SIGNAL_KILL || sig == SIGNAL_STOP)
+            continue;
+        if (syscall(SYS_rt_sigaction, sig, &standard, NULL, SIGNAL_SET_BYTES) < 0)
+            return -errno;
+    }
+    return 0;
+}
+
+int spur_child_session(void)
+{
+    if (syscall(SYS_getsid, 0) == syscall(SYS_getpid))
+        return 0;
+    return syscall(SYS_setsid) < 0 ? -errno : 0;
+}
+
+/* Sources are >= 3, so no dup can overwrite the source of a later one, and each clears close-on-exec on its target. */
+int spur_child_stdio(const int32_t *fds)
+{
+    for (int target = 0; target < FD_FIRST; target++) {
+        if (fds[target] >= FD_FIRST && syscall(SYS_dup3, fds[target], target, 0) < 0)
+            return -errno;
+    }
+    return 0;
+}
+
+static int flag_set(int fd, long flag)
+{
+    return syscall(SYS_fcntl, fd, F_SETFD, flag) < 0 ? -errno : 0;
+}
+
+/* The number that a name in /proc/self/fd spells; -1 for "." and "..". */
+static int name_number(const char *name)
+{
+    int value = 0;
+    if (*name < '0' || *name > '9')
+        return -1;
+    for (; *name >= '0' && *name <= '9'; name++)
+        value = value * 10 + (*name - '0');
+    return value;
+}
+
+static int entries_seal(const char *entries, long length)
+{
+    for (long at = 0; at < length;) {
+        const struct kernel_dirent *entry = (const struct kernel_dirent *)(const void *)(entries + at);
+        int fd = name_number(entry->name);
+        int error = fd >= FD_FIRST ? flag_set(fd, FD_CLOEXEC) : 0;
+        if (error)
+            return error;
+        at += entry->length;
+    }
+    return 0;
+}
+
+/* Where close_range is missing or refused: what is open is asked for, never counted up to the limit, which may be a billion. */
+static int walk_seal(void)
+{
+    _Alignas(struct kernel_dirent) char entries[2048];
+    int folder = result_of(syscall(SYS_openat, AT_FDCWD, "/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0));
+    if (folder < 0)
+        return folder;
+    int error = 0;
+    long length;
+    while ((length = syscall(SYS_getdents64, folder, entries, sizeof entries)) > 0 && error == 0)
+        error = entries_seal(entries, length);
+    if (length < 0)
+        error = -errno;
+    syscall(SYS_close, folder);
+    return error;
+}
+
+int spur_child_descriptors(uint32_t facilities, const int32_t *keep, size_t count)
+{
+    int error;
+    if (facilities & SPUR_FACILITY_CLOSE_RANGE)
+        error = result_of(syscall(SPUR_SYS_CLOSE_RANGE, FD_FIRST, ~0U, SPUR_CLOSE_RANGE_CLOEXEC));
+    else
+        error = walk_seal();
+    for (size_t i = 0; i < count && error == 0; i++)
+        error = keep[i] >= FD_FIRST ? flag_set(keep[i], 0) : 0;
+    return error;
+}
+
+/* A program that was just written may still be open for writing in a child that has forked and not yet exec'd: that passes
+ * within milliseconds, and is no fault of the job; the pauses add up to half a second. */
+static int exec_patiently(const char *path, char **argv, char **envp)
+{
+    for (long pause_ns = 1000000; pause_ns < 512000000; pause_ns *= 2) {
+        syscall(SYS_execve, path, argv, envp);
+        if (errno != ETXTBSY)
+            return -errno;
+        const struct timespec pause = {0, pause_ns};
+        syscall(SYS_nanosleep, &pause, NULL);
+    }
+    return -ETXTBSY;
+}
+
+/* execvp(3)'s search without its shell fallback: go on where this one is not there, remember one that may not be run. */
+int spur_child_exec(const struct spur_view *view)
+{
+    int refused = 0, error = -ENOENT;
+    for (char **path = view->candidates; *path != NULL; path++) {
+        error = exec_patiently(*path, view->argv, view->envp);
+        if (error == -EACCES)
+            refused = error;
+        else if (error != -ENOENT && error != -ENOTDIR && error != -ESTALE && error != -ENODEV && error != -ETIMEDOUT)
+            return error;
+    }
+    return refused ? refused : error;
+}

@@ -1,0 +1,293 @@
+/* Leader mode: from a fresh process with a plan to the job. In memory of its own, so it may change credentials and may block. */
+#include "program.h"
+
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+enum { CODE_NO_EXEC = 127, FD_FIRST = 3, CPU_BYTES_MAX = 1024, GROUPS_COMPARED_MAX = 256 };
+
+void spur_stage_send(const struct spur_view *view, spur_stage_t stage, int error)
+{
+    const spur_stage_record_t record = {(int32_t)stage, error};
+    if (view->header->channel_fd >= FD_FIRST)
+        (void)send(view->header->channel_fd, &record, sizeof record, MSG_NOSIGNAL);
+}
+
+static int result_of(long value)
+{
+    return value < 0 ? -errno : 0;
+}
+
+static int signals_reset(const struct spur_view *view)
+{
+    (void)view;
+    int error = spur_child_signals_default();
+    return error ? error : spur_child_mask(0, NULL);
+}
+
+static int session_begin(const struct spur_view *view)
+{
+    (void)view;
+    return spur_child_session();
+}
+
+static int descriptors_wire(const struct spur_view *view)
+{
+    int error = spur_child_stdio(view->header->stdio_fd);
+    return error ? error : spur_child_descriptors(view->header->facilities, view->pass_fds, view->header->pass_fds.count);
+}
+
+/* By the kernel's own word on this process, 6.13. 1: in it, 0: elsewhere. */
+static int member_by_info(uint64_t inode)
+{
+    struct spur_pidfd_info info = {.mask = SPUR_PIDFD_INFO_CGROUPID};
+    int pidfd = (int)syscall(SPUR_SYS_PIDFD_OPEN, getpid(), 0);
+    if (pidfd < 0)
+        return -errno;
+    int error = result_of(syscall(SYS_ioctl, pidfd, SPUR_PIDFD_GET_INFO, &info));
+    close(pidfd);
+    if (error)
+        return error;
+    return (info.mask & SPUR_PIDFD_INFO_CGROUPID) != 0 && info.cgroupid == inode;
+}
+
+/* By the list of members; one read gives about 4 KiB and a number may be cut in two by it. */
+static int member_by_list(int cgroup_fd)
+{
+    char text[4096];
+    long wanted = getpid(), value = 0;
+    ssize_t length;
+    int found = 0, fd = openat(cgroup_fd, "cgroup.procs", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    while ((length = read(fd, text, sizeof text)) > 0) {
+        for (ssize_t i = 0; i < length; i++) {
+            found |= text[i] == '\n' && value == wanted;
+            value = text[i] == '\n' ? 0 : value * 10 + (text[i] - '0');
+        }
+    }
+    int error = length < 0 ? -errno : 0;
+    close(fd);
+    return error ? error : found;
+}
+
+static int member_check(const spur_plan_t *plan)
+{
+    if (plan->facilities & SPUR_FACILITY_PIDFD_INFO)
+        return member_by_info(plan->cgroup_inode);
+    return member_by_list(plan->cgroup_fd);
+}
+
+static int cgroup_write_self(int cgroup_fd)
+{
+    int fd = openat(cgroup_fd, "cgroup.procs", O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    int error = write(fd, "0", 1) < 0 ? -errno : 0;
+    close(fd);
+    return error;
+}
+
+/* Born in it or not: what counts is that it is there now. */
+static int cgroup_join(const struct spur_view *view)
+{
+    const spur_plan_t *plan = view->header;
+    if (plan->cgroup_fd < 0)
+        return 0;
+    int member = member_check(plan);
+    if (member != 0)
+        return member < 0 ? member : 0;
+    int error = cgroup_write_self(plan->cgroup_fd);
+    if (error)
+        return error;
+    member = member_check(plan);
+    return member < 0 ? member : member ? 0 : -EXDEV;
+}
+
+static int oom_score_adj_set(const struct spur_view *view)
+{
+    char text[16];
+    int value = view->header->oom_score_adj, at = (int)sizeof text;
+    unsigned rest = value < 0 ? 0U - (unsigned)value : (unsigned)value;
+    if (!(view->header->flags & SPUR_PLAN_HAS_OOM_SCORE_ADJ))
+        return 0;
+    do {
+        text[--at] = (char)('0' + rest % 10);
+    } while ((rest /= 10) != 0);
+    if (value < 0)
+        text[--at] = '-';
+    int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    int error = write(fd, text + at, sizeof text - (size_t)at) < 0 ? -errno : 0;
+    close(fd);
+    return error;
+}
+
+static int limits_set(const struct spur_view *view)
+{
+    for (uint64_t i = 0; i < view->header->limits.count; i++) {
+        const spur_plan_limit_t *limit = &view->limits[i];
+        const uint64_t wanted[2] = {limit->soft, limit->hard};
+        if (syscall(SYS_prlimit64, 0, (int)limit->resource, wanted, NULL) < 0)
+            return -errno;
+    }
+    return 0;
+}
+
+/* The kernel quietly drops CPUs that the cpuset forbids: read back, and refuse anything but what was asked for. */
+static int affinity_set(const struct spur_view *view)
+{
+    _Alignas(8) unsigned char is[CPU_BYTES_MAX] = {0}, wanted[CPU_BYTES_MAX] = {0};
+    size_t count = view->header->affinity.count;
+    if (count == 0)
+        return 0;
+    memcpy(wanted, view->affinity, count);
+    if (syscall(SYS_sched_setaffinity, 0, count, wanted) < 0 || syscall(SYS_sched_getaffinity, 0, sizeof is, is) < 0)
+        return -errno;
+    return memcmp(is, wanted, sizeof is) == 0 ? 0 : -EINVAL;
+}
+
+static int umask_set(const struct spur_view *view)
+{
+    if (view->header->flags & SPUR_PLAN_HAS_UMASK)
+        syscall(SYS_umask, view->header->umask);
+    return 0;
+}
+
+static int groups_are(const uint32_t *wanted, size_t count)
+{
+    uint32_t is[GROUPS_COMPARED_MAX];
+    long have = syscall(SYS_getgroups, GROUPS_COMPARED_MAX, is);
+    size_t same = 0;
+    for (size_t i = 0; i < count && have == (long)count; i++) {
+        for (size_t k = 0; k < count; k++)
+            same += wanted[i] == is[k];
+    }
+    return have == (long)count && same == count;
+}
+
+/* Without privilege the list cannot be set, and need not be where it is that list already. */
+static int groups_set(const struct spur_view *view)
+{
+    size_t count = view->header->groups.count;
+    if (!(view->header->flags & SPUR_PLAN_HAS_GROUPS) || syscall(SYS_setgroups, count, view->groups) == 0)
+        return 0;
+    int error = -errno;
+    return error == -EPERM && groups_are(view->groups, count) ? 0 : error;
+}
+
+static int gid_set(const struct spur_view *view)
+{
+    gid_t real, effective, saved, wanted = view->header->gid;
+    if (!(view->header->flags & SPUR_PLAN_HAS_GID))
+        return 0;
+    if (syscall(SYS_setresgid, wanted, wanted, wanted) < 0 || syscall(SYS_getresgid, &real, &effective, &saved) < 0)
+        return -errno;
+    return real == wanted && effective == wanted && saved == wanted ? 0 : -EPERM;
+}
+
+static int uid_set(const struct spur_view *view)
+{
+    uid_t real, effective, saved, wanted = view->header->uid;
+    if (!(view->header->flags & SPUR_PLAN_HAS_UID))
+        return 0;
+    if (syscall(SYS_setresuid, wanted, wanted, wanted) < 0 || syscall(SYS_getresuid, &real, &effective, &saved) < 0)
+        return -errno;
+    return real == wanted && effective == wanted && saved == wanted ? 0 : -EPERM;
+}
+
+static int cwd_change(const struct spur_view *view)
+{
+    return view->cwd == NULL ? 0 : result_of(chdir(view->cwd));
+}
+
+/* O_APPEND, never O_TRUNC: what an earlier attempt wrote stays, and stdout and stderr may share one file. */
+static int stdio_open(const struct spur_view *view, int target)
+{
+    const char *path = view->stdio_path[target];
+    if (path == NULL)
+        return 0;
+    int fd = open(path, O_NOCTTY | (target == 0 ? O_RDONLY : O_WRONLY | O_CREAT | O_APPEND), 0666);
+    if (fd < 0)
+        return -errno;
+    if (fd == target)
+        return 0;
+    int error = result_of(dup2(fd, target));
+    close(fd);
+    return error;
+}
+
+static int stdin_open(const struct spur_view *view)
+{
+    return stdio_open(view, 0);
+}
+
+static int stdout_open(const struct spur_view *view)
+{
+    return stdio_open(view, 1);
+}
+
+static int stderr_open(const struct spur_view *view)
+{
+    return stdio_open(view, 2);
+}
+
+static int no_new_privs_set(const struct spur_view *view)
+{
+    return view->header->flags & SPUR_PLAN_NO_NEW_PRIVS ? result_of(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) : 0;
+}
+
+/* EOF: whoever held the gate is gone or gave up, so nobody would know of the job. */
+static int gate_wait(const struct spur_view *view)
+{
+    char byte;
+    ssize_t length;
+    if (view->header->gate_fd < FD_FIRST)
+        return 0;
+    do {
+        length = read(view->header->gate_fd, &byte, 1);
+    } while (length < 0 && errno == EINTR);
+    return length == 1 ? 0 : length == 0 ? -ECANCELED : -errno;
+}
+
+static const struct step {
+    spur_stage_t stage;
+    int announced; /* it can block, and a launcher that waits wants to know where */
+    int (*take)(const struct spur_view *view);
+} STEPS[] = {
+    {SPUR_STAGE_SIGNALS, 0, signals_reset},
+    {SPUR_STAGE_DESCRIPTORS, 0, descriptors_wire},
+    {SPUR_STAGE_SESSION, 0, session_begin},
+    {SPUR_STAGE_CGROUP, 0, cgroup_join},
+    {SPUR_STAGE_OOM_SCORE_ADJ, 0, oom_score_adj_set},
+    {SPUR_STAGE_LIMITS, 0, limits_set},
+    {SPUR_STAGE_AFFINITY, 0, affinity_set},
+    {SPUR_STAGE_UMASK, 0, umask_set},
+    {SPUR_STAGE_GROUPS, 0, groups_set},
+    {SPUR_STAGE_GID, 0, gid_set},
+    {SPUR_STAGE_UID, 0, uid_set},
+    {SPUR_STAGE_CWD, 1, cwd_change},
+    {SPUR_STAGE_STDIN, 1, stdin_open},
+    {SPUR_STAGE_STDOUT, 1, stdout_open},
+    {SPUR_STAGE_STDERR, 1, stderr_open},
+    {SPUR_STAGE_NO_NEW_PRIVS, 0, no_new_privs_set},
+    {SPUR_STAGE_GATE, 1, gate_wait},
+    {SPUR_STAGE_EXEC, 1, spur_child_exec},
+};
+
+void spur_leader_run(const struct spur_view *view)
+{
+    for (size_t i = 0; i < sizeof STEPS / sizeof STEPS[0]; i++) {
+        if (STEPS[i].announced)
+            spur_stage_send(view, STEPS[i].stage, 0);
+        int error = STEPS[i].take(view);
+        if (error) {
+            spur_stage_send(view, STEPS[i].stage, -error);
+            break;
+        }
+    }
+    _exit(CODE_NO_EXEC);
+}
