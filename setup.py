@@ -14,7 +14,7 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError
 
 ROOT = Path(__file__).parent
-SHARED_SOURCES = [ROOT / "csrc" / name for name in ("child.c", "plan.c", "procstat.c")]
+SHARED_SOURCES = [ROOT / "csrc" / name for name in ("child.c", "clone.c", "plan.c", "procstat.c")]
 PROGRAM_SOURCES = [*sorted((ROOT / "csrc" / "program").glob("*.c")), *SHARED_SOURCES]
 PROGRAM_FLAGS = ["-std=gnu11", "-Os", "-static", "-s", "-Wall", "-Wextra", "-ffunction-sections", "-Wl,--gc-sections"]
 MUSL_MISSING = "cannot build spurproc-exec: musl-gcc is not on PATH; install the Debian package musl-tools"

@@ -144,3 +144,68 @@ int spur_child_exec(const struct spur_view *view)
     }
     return refused ? refused : error;
 }
+
+static int step_fail(struct spur_report *report, int error)
+{
+    report->error = -error;
+    return SPUR_CODE_NO_EXEC;
+}
+
+static int descriptors_wire(const struct spur_child *child)
+{
+    int error = spur_child_stdio(child->stdio);
+    return error ? error : spur_child_descriptors(child->facilities, child->keep, child->keep_count);
+}
+
+/* The program resets the mask itself: until then nothing that is sent to it can be lost or kill it half way. */
+static int program_exec(const struct spur_child *child)
+{
+    char *const none[] = {NULL};
+    syscall(SYS_execveat, child->program_fd, "", child->program_argv, none, AT_EMPTY_PATH);
+    return -errno;
+}
+
+int spur_child_run(void *argument)
+{
+    const struct spur_child *child = argument;
+    struct spur_report *report = child->report;
+    report->stage = SPUR_STAGE_CHILD;
+    int error = spur_child_signals_default();
+    if (error)
+        return step_fail(report, error);
+    report->stage = SPUR_STAGE_SESSION;
+    if ((error = spur_child_session()) != 0)
+        return step_fail(report, error);
+    report->stage = SPUR_STAGE_DESCRIPTORS;
+    if ((error = descriptors_wire(child)) != 0)
+        return step_fail(report, error);
+    report->stage = SPUR_STAGE_PROGRAM;
+    if (child->view == NULL)
+        return step_fail(report, program_exec(child));
+    /* No handler is left that could run in the parent's memory; a signal that kills here does so before SPUR_STAGE_EXEC. */
+    if ((error = spur_child_mask(0, NULL)) != 0)
+        return step_fail(report, error);
+    report->stage = SPUR_STAGE_EXEC;
+    return step_fail(report, spur_child_exec(child->view));
+}
+
+/* A child that failed is reaped here, by its parent; one that started goes to init or the nearest subreaper. */
+int spur_child_intermediate(void *argument)
+{
+    const struct spur_intermediate *intermediate = argument;
+    struct spur_report *report = intermediate->report;
+    int status = 0;
+    long pid = spur_clone(intermediate->how, intermediate->facilities);
+    if (pid < 0) {
+        report->stage = SPUR_STAGE_CLONE;
+        return step_fail(report, (int)pid);
+    }
+    report->pid = (int32_t)pid;
+    if (!(intermediate->facilities & SPUR_FACILITY_CLONE3) || (report->error == 0 && report->stage >= SPUR_STAGE_PROGRAM))
+        return 0;
+    if (syscall(SYS_wait4, pid, &status, SPUR_WALL, NULL) == pid) {
+        report->wait_status = status;
+        report->ended = 1;
+    }
+    return 0;
+}

@@ -2,7 +2,7 @@
 #ifndef SPUR_CHILD_H
 #define SPUR_CHILD_H
 
-#include "spurcore.h"
+#include "clone.h"
 
 #if defined(__GNUC__)
 #pragma GCC visibility push(hidden)
@@ -32,6 +32,37 @@ int spur_child_session(void);
 int spur_child_stdio(const int32_t *fds);
 int spur_child_descriptors(uint32_t facilities, const int32_t *keep, size_t count);
 int spur_child_exec(const struct spur_view *view);
+
+/* What child and parent share: written by one, read by the other after it was released. Lies in MAP_SHARED memory, so that it
+ * works after a plain fork too. */
+struct spur_report {
+    volatile int32_t stage; /* the last one begun */
+    volatile int32_t error; /* what ended it there, an errno */
+    volatile int32_t pid, pidfd;
+    volatile int32_t ended, wait_status; /* set by an intermediate that has reaped the child */
+};
+
+/* Ready made before the clone; the child only reads it. */
+struct spur_child {
+    const struct spur_view *view; /* NULL: exec the program */
+    int32_t program_fd;
+    char *const *program_argv;
+    const int32_t *stdio;
+    const int32_t *keep;
+    size_t keep_count;
+    uint32_t facilities;
+    struct spur_report *report;
+};
+
+/* Ready made too: an intermediate clones the child and ends, so that the child belongs to init or the nearest subreaper. */
+struct spur_intermediate {
+    struct spur_clone *how;
+    uint32_t facilities;
+    struct spur_report *report;
+};
+
+int spur_child_run(void *child);
+int spur_child_intermediate(void *intermediate);
 
 #if defined(__GNUC__)
 #pragma GCC visibility pop

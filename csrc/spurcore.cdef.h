@@ -249,3 +249,30 @@ int spur_members_signal(spur_sweep_t *sweep, const int *pids, size_t count);
 
 /* ---- spawn.c: start a program */
 
+typedef struct {
+    void *plan; /* a plan in writable memory: exec the job at once; NULL: exec the program */
+    uint64_t plan_bytes;
+    int32_t program_fd;  /* the static program */
+    int32_t plan_fd;     /* its plan */
+    int32_t cgroup_fd;   /* born in it; -1: in the caller's */
+    uint32_t facilities;
+    int32_t stdio_fd[3]; /* each >= 3 */
+    int32_t detach;      /* the child belongs to init or the nearest subreaper, not to the caller */
+    int32_t timeout_ms;  /* for a child in copied memory; in shared memory nobody can wait with a deadline */
+    int32_t *keep;       /* descriptors that stay open under their number */
+    uint64_t keep_count;
+} spur_spawn_t;
+
+typedef struct {
+    int32_t started;
+    int32_t pid;   /* -1 where not started: then nothing is left, no process, zombie or descriptor */
+    int32_t pidfd;
+    int32_t stage; /* spur_stage_t, the last one begun */
+    int32_t error; /* what ended it there, an errno; 0: it was killed */
+    int32_t ended; /* wait_status is known */
+    int32_t wait_status;
+} spur_spawned_t;
+
+int spur_spawn(const spur_spawn_t *how, spur_spawned_t *ret_spawned);
+int spur_plan_check(void *plan, size_t size);
+

@@ -1,0 +1,192 @@
+/* The parent's side of a spawn: memory, signals and waiting around one clone (or two). */
+#include "child.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+enum { PAGE_BYTES = 65536, STACK_BYTES = 65536 }; /* multiples of every page size of arm64 */
+
+/* [guard][stack of the child][guard][stack of the intermediate][report] */
+struct arena {
+    char *base;
+    size_t bytes;
+    char *child_stack, *intermediate_stack;
+    struct spur_report *report;
+};
+
+static int arena_map(struct arena *ret_arena)
+{
+    size_t bytes = 2 * (PAGE_BYTES + STACK_BYTES) + PAGE_BYTES;
+    /* Shared, so that a forked child's report is seen; pages nobody touches cost nothing. */
+    char *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (base == MAP_FAILED)
+        return -errno;
+    char *child_stack = base + PAGE_BYTES, *intermediate_stack = child_stack + STACK_BYTES + PAGE_BYTES;
+    if (mprotect(base, PAGE_BYTES, PROT_NONE) < 0 || mprotect(child_stack + STACK_BYTES, PAGE_BYTES, PROT_NONE) < 0) {
+        int error = -errno;
+        munmap(base, bytes);
+        return error;
+    }
+    *ret_arena = (struct arena){base, bytes, child_stack, intermediate_stack, (struct spur_report *)(void *)(intermediate_stack + STACK_BYTES)};
+    ret_arena->report->pidfd = -1;
+    return 0;
+}
+
+/* A pipe end that 0-2 cannot take: where the caller runs with them closed, a new descriptor would land there. */
+static int raised(int fd)
+{
+    if (fd > 2)
+        return fd;
+    int higher = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    int error = -errno;
+    close(fd);
+    return higher < 0 ? error : higher;
+}
+
+static int pipe_open(int ends[2])
+{
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return -errno;
+    ends[0] = raised(ends[0]);
+    ends[1] = raised(ends[1]);
+    if (ends[0] >= 0 && ends[1] >= 0)
+        return 0;
+    int error = ends[0] < 0 ? ends[0] : ends[1];
+    if (ends[0] >= 0)
+        close(ends[0]);
+    if (ends[1] >= 0)
+        close(ends[1]);
+    return error;
+}
+
+/* P_PIDFD, so that a pid that was reaped elsewhere and given away again is never waited for. */
+static void child_reap(struct spur_report *report)
+{
+    siginfo_t info = {0};
+    int result;
+    do {
+        result = (int)syscall(SYS_waitid, SPUR_P_PIDFD, report->pidfd, &info, WEXITED | SPUR_WALL, NULL);
+    } while (result < 0 && errno == EINTR);
+    if (result < 0)
+        return;
+    report->wait_status = info.si_code == CLD_EXITED ? info.si_status << 8 : info.si_status | (info.si_code == CLD_DUMPED ? 0x80 : 0);
+    report->ended = 1;
+}
+
+static void intermediate_reap(long pid)
+{
+    while (syscall(SYS_wait4, pid, NULL, SPUR_WALL, NULL) < 0 && errno == EINTR)
+        continue;
+}
+
+/* EOF: the forked child exec'd or ended. */
+static void eof_wait(int fd, int timeout_ms, struct spur_report *report)
+{
+    struct pollfd entry = {.fd = fd, .events = POLLIN};
+    int ready;
+    do {
+        ready = poll(&entry, 1, timeout_ms);
+    } while (ready < 0 && errno == EINTR);
+    if (ready == 0 && report->pidfd >= 0) {
+        syscall(SPUR_SYS_PIDFD_SEND_SIGNAL, report->pidfd, SIGKILL, NULL, 0);
+        report->error = ETIMEDOUT;
+    }
+}
+
+/* One clone, or the two of a detached child. All signals are blocked across it: no handler of the caller may run in the child, where
+ * it would run in the caller's memory. */
+static long clone_all(const spur_spawn_t *how, struct arena *arena, struct spur_child *child)
+{
+    struct spur_clone direct = {.run = spur_child_run,
+                                .argument = child,
+                                .stack = arena->child_stack,
+                                .stack_bytes = STACK_BYTES,
+                                .ret_pidfd = &arena->report->pidfd,
+                                .cgroup_fd = how->facilities & SPUR_FACILITY_CLONE_INTO_CGROUP ? how->cgroup_fd : -1,
+                                .exit_signal = SIGCHLD};
+    struct spur_intermediate middle = {&direct, how->facilities, arena->report};
+    const struct spur_clone first = {.run = spur_child_intermediate,
+                                     .argument = &middle,
+                                     .stack = arena->intermediate_stack,
+                                     .stack_bytes = STACK_BYTES,
+                                     .cgroup_fd = -1,
+                                     .share_descriptors = 1};
+    uint64_t old;
+    int error = spur_child_mask(~(uint64_t)0, &old);
+    if (error)
+        return error;
+    long pid = spur_clone(how->detach ? &first : &direct, how->facilities);
+    spur_child_mask(old, NULL);
+    if (how->detach && pid > 0)
+        intermediate_reap(pid);
+    else if (pid > 0)
+        arena->report->pid = (int32_t)pid;
+    return pid < 0 ? pid : 0;
+}
+
+static void result_take(const spur_spawn_t *how, struct spur_report *report, spur_spawned_t *ret_spawned)
+{
+    int reached = how->plan != NULL ? SPUR_STAGE_EXEC : SPUR_STAGE_PROGRAM;
+    int started = report->pid > 0 && report->error == 0 && report->stage == reached;
+    if (!started && report->pidfd >= 0) {
+        if (!how->detach)
+            child_reap(report);
+        close(report->pidfd);
+    }
+    *ret_spawned = (spur_spawned_t){started, started ? report->pid : -1, started ? report->pidfd : -1, report->stage, report->error,
+                                    report->ended, report->wait_status};
+}
+
+static int arena_spawn(const spur_spawn_t *how, struct arena *arena, struct spur_child *child, spur_spawned_t *ret_spawned)
+{
+    int ends[2] = {-1, -1}, shared = (how->facilities & SPUR_FACILITY_CLONE3) != 0;
+    int error = shared ? 0 : pipe_open(ends);
+    if (error)
+        return error;
+    long result = clone_all(how, arena, child);
+    if (!shared) {
+        close(ends[1]);
+        if (result == 0 && arena->report->pid > 0)
+            eof_wait(ends[0], how->timeout_ms, arena->report);
+        close(ends[0]);
+    }
+    if (result < 0)
+        return (int)result;
+    result_take(how, arena->report, ret_spawned);
+    return 0;
+}
+
+int spur_spawn(const spur_spawn_t *how, spur_spawned_t *ret_spawned)
+{
+    char number[16], name[] = "spurproc-exec";
+    char *program_argv[] = {name, number, NULL};
+    struct spur_view view = {0};
+    struct arena arena = {0};
+    int error = how->plan ? spur_plan_relocate(how->plan, how->plan_bytes, &view) : 0;
+    if (error)
+        return error;
+    snprintf(number, sizeof number, "%d", how->plan_fd);
+    error = arena_map(&arena);
+    if (arena.report == NULL)
+        return error;
+    struct spur_child child = {.view = how->plan ? &view : NULL,
+                               .program_fd = how->program_fd,
+                               .program_argv = program_argv,
+                               .stdio = how->stdio_fd,
+                               .keep = how->keep,
+                               .keep_count = how->keep_count,
+                               .facilities = how->facilities,
+                               .report = arena.report};
+    error = arena_spawn(how, &arena, &child, ret_spawned);
+    munmap(arena.base, arena.bytes);
+    return error;
+}
+
+int spur_plan_check(void *plan, size_t size)
+{
+    struct spur_view view;
+    return spur_plan_relocate(plan, size, &view);
+}
