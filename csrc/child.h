@@ -33,6 +33,8 @@ int spur_child_stdio(const int32_t *fds);
 int spur_child_descriptors(uint32_t facilities, const int32_t *keep, size_t count);
 int spur_child_exec(const struct spur_view *view);
 
+enum { SPUR_STAT_BYTES = 1024 };
+
 /* What child and parent share: written by one, read by the other after it was released. Lies in MAP_SHARED memory, so that it
  * works after a plain fork too. */
 struct spur_report {
@@ -40,6 +42,8 @@ struct spur_report {
     volatile int32_t error; /* what ended it there, an errno */
     volatile int32_t pid, pidfd;
     volatile int32_t ended, wait_status; /* set by an intermediate that has reaped the child */
+    volatile int32_t stat_length;
+    char stat[SPUR_STAT_BYTES]; /* the child's own /proc/self/stat: read before anybody can reap it */
 };
 
 /* Ready made before the clone; the child only reads it. */

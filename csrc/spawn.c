@@ -127,6 +127,14 @@ static long clone_all(const spur_spawn_t *how, struct arena *arena, struct spur_
     return pid < 0 ? pid : 0;
 }
 
+static uint64_t start_ticks(const struct spur_report *report)
+{
+    spur_procstat_t stat;
+    if (report->stat_length <= 0 || spur_procstat_parse(report->stat, (size_t)report->stat_length, &stat) < 0)
+        return 0;
+    return stat.start_ticks;
+}
+
 static void result_take(const spur_spawn_t *how, struct spur_report *report, spur_spawned_t *ret_spawned)
 {
     int reached = how->plan != NULL ? SPUR_STAGE_EXEC : SPUR_STAGE_PROGRAM;
@@ -136,8 +144,14 @@ static void result_take(const spur_spawn_t *how, struct spur_report *report, spu
             child_reap(report);
         close(report->pidfd);
     }
-    *ret_spawned = (spur_spawned_t){started, started ? report->pid : -1, started ? report->pidfd : -1, report->stage, report->error,
-                                    report->ended, report->wait_status};
+    *ret_spawned = (spur_spawned_t){started,
+                                    started ? report->pid : -1,
+                                    started ? report->pidfd : -1,
+                                    report->stage,
+                                    report->error,
+                                    report->ended,
+                                    report->wait_status,
+                                    start_ticks(report)};
 }
 
 static int arena_spawn(const spur_spawn_t *how, struct arena *arena, struct spur_child *child, spur_spawned_t *ret_spawned)

@@ -271,7 +271,11 @@ typedef struct {
     int32_t error; /* what ended it there, an errno; 0: it was killed */
     int32_t ended; /* wait_status is known */
     int32_t wait_status;
+    uint64_t start_ticks; /* 0: /proc could not be read */
 } spur_spawned_t;
+
+extern char **environ;
+
 
 int spur_spawn(const spur_spawn_t *how, spur_spawned_t *ret_spawned);
 int spur_plan_check(void *plan, size_t size);
