@@ -7,8 +7,7 @@
 
 enum {
     SPUR_PLAN_MAGIC = 0x52555053, /* "SPUR" */
-    SPUR_PLAN_VERSION = 1,
-    SPUR_PLAN_NONCE_BYTES = 32
+    SPUR_PLAN_VERSION = 1
 };
 
 typedef enum {

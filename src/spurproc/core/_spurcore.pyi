@@ -119,6 +119,48 @@ class _Lib:
     def spur_member_key(self, pidfd: int, pid: int, facilities: int, ret_key: _CData, /) -> int: ...
     def spur_members_signal(self, sweep: _CData, pids: _CData, count: int, /) -> int: ...
 
+    # plan.h
+    SPUR_PLAN_MAGIC: int
+    SPUR_PLAN_VERSION: int
+    SPUR_MODE_LEADER: int
+    SPUR_MODE_RECORDER: int
+    SPUR_CONTAINMENT_CGROUP: int
+    SPUR_CONTAINMENT_DESCENDANTS: int
+    SPUR_CONTAINMENT_PROCESS_GROUP: int
+    SPUR_STAGE_NONE: int
+    SPUR_STAGE_CLONE: int
+    SPUR_STAGE_CHILD: int
+    SPUR_STAGE_SIGNALS: int
+    SPUR_STAGE_SESSION: int
+    SPUR_STAGE_DESCRIPTORS: int
+    SPUR_STAGE_PROGRAM: int
+    SPUR_STAGE_PLAN: int
+    SPUR_STAGE_CGROUP: int
+    SPUR_STAGE_OOM_SCORE_ADJ: int
+    SPUR_STAGE_LIMITS: int
+    SPUR_STAGE_AFFINITY: int
+    SPUR_STAGE_UMASK: int
+    SPUR_STAGE_GROUPS: int
+    SPUR_STAGE_GID: int
+    SPUR_STAGE_UID: int
+    SPUR_STAGE_CWD: int
+    SPUR_STAGE_STDIN: int
+    SPUR_STAGE_STDOUT: int
+    SPUR_STAGE_STDERR: int
+    SPUR_STAGE_NO_NEW_PRIVS: int
+    SPUR_STAGE_GATE: int
+    SPUR_STAGE_EXEC: int
+    SPUR_STAGE_RECORDER: int
+    SPUR_PLAN_HAS_UMASK: int
+    SPUR_PLAN_HAS_OOM_SCORE_ADJ: int
+    SPUR_PLAN_HAS_GROUPS: int
+    SPUR_PLAN_HAS_GID: int
+    SPUR_PLAN_HAS_UID: int
+    SPUR_PLAN_NO_NEW_PRIVS: int
+
     # spawn.c
+    environ: _CData
+    def spur_spawn(self, how: _CData, ret_spawned: _CData, /) -> int: ...
+    def spur_plan_check(self, plan: _CData, size: int, /) -> int: ...
 
 lib: _Lib

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from spurproc.core._native import ffi, lib
 from spurproc.errors import InvalidArgument
@@ -45,10 +46,10 @@ def inherited_entries() -> list[bytes]:
     From environ(7) itself and not os.environ: duplicates, names without '=' and bytes that are no text stay as they are.
     """
     entries = []
-    table = lib.environ
+    table: Any = lib.environ
     index = 0
     while table != ffi.NULL and table[index] != ffi.NULL:
-        entry = ffi.string(table[index])
+        entry: bytes = ffi.string(table[index])  # type: ignore[assignment]  # char * gives bytes
         if entry.partition(b"=")[0] not in _OURS:
             entries.append(entry)
         index += 1
@@ -64,9 +65,13 @@ def env_entries(env: EnvArgument) -> list[bytes]:
         return inherited_entries()
     if isinstance(env, Mapping):
         return [_entry(name, value) for name, value in env.items()]
-    if isinstance(env, (str, bytes)) or not all(isinstance(entry, bytes) for entry in env):
-        raise InvalidArgument("env: neither a mapping nor a sequence of bytes entries")
-    return list(env)
+    return [_raw(entry) for entry in env]
+
+
+def _raw(entry: object) -> bytes:
+    if not isinstance(entry, bytes):
+        raise InvalidArgument(f"env: neither a mapping nor a sequence of bytes entries: {entry!r}")
+    return entry
 
 
 def _entry(name: str | bytes, value: str | bytes) -> bytes:

@@ -79,6 +79,21 @@ class ProcessIdentity:
         )
 
     @classmethod
+    def of_child(cls, pidfd: Pidfd, start_ticks: int) -> Self:
+        """The identity of a child that read its own start ticks before exec: it has one even if it was reaped since."""
+        here, ret_inode = reader(), ffi.new("uint64_t *")
+        if here.facilities & lib.SPUR_FACILITY_PIDFS_INODE:
+            check(lib.spur_pidfd_inode(pidfd.fileno(), ret_inode), "identify", f"process {pidfd.pid}")
+        return cls(
+            pid=pidfd.pid,
+            start_ticks=start_ticks,
+            boot_id=_boot_text(bytes(here.boot_id)),
+            pidfs_inode=ret_inode[0] or None,
+            pid_namespace=here.pid_namespace,
+            time_namespace=here.time_namespace,
+        )
+
+    @classmethod
     def _taken(cls, error: int, pid: int, subject: Any) -> Self:
         if error == -EINVAL:
             raise InvalidArgument(f"cannot identify {pid}: a thread, not a process")

@@ -74,7 +74,7 @@ class PlanFields:
         return sum(bit for bit, there in present if there)
 
 
-def pack_plan(fields: PlanFields) -> bytearray:
+def pack_plan(fields: PlanFields) -> bytes:
     """`fields` in the layout of csrc/plan.h. Raises InvalidArgument for a string that holds a NUL."""
     tables = (fields.argv, fields.envp, fields.candidates)
     arrays = _arrays(fields)
@@ -93,7 +93,7 @@ def pack_plan(fields: PlanFields) -> bytearray:
     if blob.count(0) != len(strings):
         raise InvalidArgument(f"{_holder_of_nul(fields)}: a string holds a NUL")
     header = _header(fields, offsets, [*table_spans, *array_spans])
-    return bytearray().join((header, *_tables(tables, offsets), *(array for array, _ in arrays), blob))
+    return b"".join((header, *_tables(tables, offsets), *(array for array, _ in arrays), blob))
 
 
 def _arrays(fields: PlanFields) -> list[tuple[bytes, int]]:

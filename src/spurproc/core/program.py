@@ -1,4 +1,4 @@
-"""The static program `spurproc-exec`: found once, then held open, so that an upgrade or removal of the package changes nothing."""
+"""The static program `spurproc-exec`: found once, then held open, so that removing the package changes nothing."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def _open() -> int:
     try:
         low = os.open(PROGRAM_PATH, os.O_PATH | os.O_CLOEXEC)
     except OSError as error:
-        raise Unsupported(f"cannot open {PROGRAM_PATH!r}: {error.strerror}; the package was built without its static program") from None
+        raise Unsupported(
+            f"cannot open {PROGRAM_PATH!r}: {error.strerror}; the package was built without its static program"
+        ) from None
     try:
         return fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE_FD)
     finally:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from spurproc.core.cgroup import Cgroup
 from spurproc.core.environment import EnvArgument
 from spurproc.errors import InvalidArgument
-
-if TYPE_CHECKING:
-    from spurproc.core.cgroup import Cgroup
 
 __all__ = ["SpawnPlan", "Stdio"]
 
@@ -28,16 +25,17 @@ _OOM_SCORE_ADJ_LAST = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpawnPlan:
-    """One program to start. Every job gets a session and process group of its own, default signal dispositions, an empty
-    signal mask, 0-2 as planned and no other descriptor than `pass_fds`.
+    """One program to start.
 
-    Making one raises InvalidArgument, which names the field. Names are looked up, and PATH is read, at each spawn.
+    Every job gets a session and process group of its own, default signal dispositions, an empty signal mask, 0-2 as planned and
+    no other descriptor than `pass_fds`. Making one raises InvalidArgument, which names the
+    field. Names are looked up, and PATH is read, at each spawn.
     """
 
     argv: Sequence[str | bytes | os.PathLike[str]]
     """The program and its arguments. Without '/' the program is searched in PATH of the job's own environment."""
     env: EnvArgument = None
-    """All of the job's environment: a mapping, or raw `NAME=value` entries. None: the caller's, less NOTIFY_SOCKET and its kin."""
+    """All of it: a mapping, or raw `NAME=value` entries. None: the caller's, less NOTIFY_SOCKET and its kin."""
     cwd: str | bytes | os.PathLike[str] | None = None
     """Entered as the job's user. None: the caller's."""
     stdin: Stdio = None
@@ -95,12 +93,15 @@ class SpawnPlan:
 
     @property
     def stdio(self) -> tuple[Stdio, Stdio, Stdio]:
+        """stdin, stdout, stderr."""
         return self.stdin, self.stdout, self.stderr
 
     @property
     def limits_packed(self) -> list[tuple[int, int, int]]:
         """(resource, soft, hard), unlimited as the kernel writes it."""
-        return [(resource, soft % (_RLIM_INFINITY + 1), hard % (_RLIM_INFINITY + 1)) for resource, (soft, hard) in self.limits.items()]
+        return [
+            (resource, soft % (_RLIM_INFINITY + 1), hard % (_RLIM_INFINITY + 1)) for resource, (soft, hard) in self.limits.items()
+        ]
 
     @property
     def affinity_packed(self) -> bytes:
@@ -129,7 +130,7 @@ def _check_stdio(name: str, value: object) -> None:
 
 def _check_limit(resource: object, limit: object) -> None:
     _check_range("limits", resource, 0, 255)
-    if not isinstance(limit, tuple) or len(limit) != 2:  # noqa: PLR2004 - soft and hard
+    if not isinstance(limit, tuple) or len(limit) != 2:
         raise InvalidArgument(f"limits: {limit!r} is not a pair (soft, hard)")
     for value in limit:
         _check_range("limits", value, -1, _RLIM_INFINITY)

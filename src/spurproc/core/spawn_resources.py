@@ -40,17 +40,20 @@ def raised(fd: int, lent: ExitStack, close: Callable[[int], None] = os.close) ->
 def null_open(plan: SpawnPlan, lent: ExitStack) -> int:
     """The null device, >= 3. SpawnError where something else stands in its place: a job's output must not pile up there."""
     try:
-        if not _is_null(os.stat(_NULL)):
-            raise OSError(errno.ENODEV, "")
-        fd = os.open(_NULL, os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY)
-        lent.callback(os.close, fd)
-        if not _is_null(os.fstat(fd)):
-            raise OSError(errno.ENODEV, "")
+        real = _is_null(os.stat(_NULL))  # before the open, which a FIFO in its place would block
+        fd = os.open(_NULL, os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY) if real else -1
     except OSError as error:
-        number = error.errno or errno.EIO
-        detail = f"{_NULL!r} is not the null device (character device 1:3)" if number == errno.ENODEV else f"{_NULL!r}: {error.strerror}"
-        raise SpawnError(number, SpawnStage.DESCRIPTORS.name, plan.argv0, detail=detail) from None
+        raise _stdio_failure(plan, "DESCRIPTORS", _NULL, error) from None
+    if fd >= 0:
+        lent.callback(os.close, fd)
+    if fd < 0 or not _is_null(os.fstat(fd)):
+        detail = f"{_NULL!r} is not the null device, character device 1:3"
+        raise SpawnError(errno.ENODEV, SpawnStage.DESCRIPTORS.name, plan.argv0, detail=detail)
     return raised(fd, lent)
+
+
+def _stdio_failure(plan: SpawnPlan, stage: str, what: str, error: OSError) -> SpawnError:
+    return SpawnError(error.errno or errno.EIO, stage, plan.argv0, detail=f"{what}: {error.strerror}")
 
 
 def _is_null(status: os.stat_result) -> bool:
@@ -83,6 +86,8 @@ def resolve(plan: SpawnPlan, lent: ExitStack, **more: Any) -> PlanFields:
         raise InvalidArgument(f"argv: {error}") from None
     who = credentials_of(plan.user, plan.group, plan.groups)
     cgroup = plan.cgroup
+    if cgroup is not None and cgroup.fileno() < 0:
+        raise InvalidArgument(f"cgroup: {cgroup.path!r} is closed")
     return PlanFields(
         argv=argv,
         envp=envp,
@@ -120,7 +125,7 @@ def _source(plan: SpawnPlan, stage: str, fd: int, lent: ExitStack) -> int:
         fcntl.fcntl(fd, fcntl.F_GETFD)
         return raised(fd, lent)
     except OSError as error:
-        raise SpawnError(error.errno or errno.EBADF, stage, plan.argv0, detail=f"descriptor {fd}: {error.strerror}") from None
+        raise _stdio_failure(plan, stage, f"descriptor {fd}", error) from None
 
 
 def _stdio_paths(plan: SpawnPlan) -> tuple[bytes | None, bytes | None, bytes | None]:
