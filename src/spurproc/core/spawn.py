@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 
 from spurproc.core._native import lib
 from spurproc.core.clone_call import CloneRequest, CloneResult, clone
-from spurproc.core.members import Containment
 from spurproc.core.identity import ProcessIdentity
+from spurproc.core.members import Containment
 from spurproc.core.pidfd import Pidfd
 from spurproc.core.plan_layout import PlanFields, RecorderPart, pack_plan
 from spurproc.core.program import program_fd
@@ -135,7 +135,7 @@ def _begin_program(plan: SpawnPlan, fields: PlanFields, ours: socket, birth: int
         facilities=fields.facilities,
         cgroup_fd=birth if fields.facilities & lib.SPUR_FACILITY_CLONE_INTO_CGROUP else _NOBODY,
         detach=plan.detach,
-        stdio_fd=(null_open(plan, lent),) * 3,
+        stdio_fd=(_null_fd(plan, fields, lent),) * 3,
         keep=[fd for fd in (*own, *fields.stdio_fd, *fields.pass_fds) if fd >= FIRST_FREE_FD],
     )
     result = clone(request)
@@ -144,6 +144,11 @@ def _begin_program(plan: SpawnPlan, fields: PlanFields, ours: socket, birth: int
         request = replace(request, cgroup_fd=_NOBODY)
         result = clone(request)
     return _taken(plan, fields, result, ours, born=request.cgroup_fd >= 0)
+
+
+def _null_fd(plan: SpawnPlan, fields: PlanFields, lent: ExitStack) -> int:
+    """0-2 of the static program itself: the launcher's own must not be held open by a program that waits at a gate."""
+    return fields.stdio_fd[plan.stdio.index(None)] if None in plan.stdio else null_open(plan, lent)
 
 
 def _refuse_frozen(plan: SpawnPlan, cgroup_fd: int) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from spurproc.core._native import lib
 from spurproc.core.credentials import credentials_of
 from spurproc.core.environment import env_entries, exec_candidates
-from spurproc.core.facilities import Facilities
+from spurproc.core.identity import reader
 from spurproc.core.plan_layout import PlanFields
 from spurproc.core.spawn_plan import SpawnPlan
 from spurproc.core.spawn_stage import SpawnStage
@@ -92,7 +92,7 @@ def resolve(plan: SpawnPlan, lent: ExitStack, **more: Any) -> PlanFields:
         argv=argv,
         envp=envp,
         candidates=exec_candidates(argv[0], envp),
-        facilities=Facilities.current().bits,
+        facilities=reader().facilities,
         stdio_fd=_stdio_fds(plan, lent),
         stdio_path=_stdio_paths(plan),
         cgroup_fd=-1 if cgroup is None else raised(cgroup.fileno(), lent),
