@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from spurproc.core.program import program_fd
 from tests import cgroup_folder, leaks, namespace, reaper, requirements, skips
 from tests.payload import Payload, build
 
@@ -118,6 +119,12 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
         report.outcome = "failed"
         report.longrepr = f"a module may not skip itself: {report.longrepr}"
     return report
+
+
+@pytest.fixture(scope="session", autouse=True)
+def held_program() -> None:
+    """The static program's descriptor is opened once and held for the life of the process: no test leaks it."""
+    program_fd()
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,40 @@
+"""A sandbox that answers one system call with an errno, or kills: for a forked test, since it cannot be taken off again."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+
+_PR_SET_NO_NEW_PRIVS = 38
+_PR_SET_SECCOMP = 22
+_SECCOMP_MODE_FILTER = 2
+_RET_ALLOW = 0x7FFF0000
+_RET_ERRNO = 0x00050000
+RET_KILL_PROCESS = 0x80000000
+_LOAD, _JUMP_EQUAL, _RETURN = 0x20, 0x15, 0x06
+
+
+def refuse(number: int, errno: int) -> None:
+    """From now on the system call `number` fails with `errno` in this process and its children. seccomp(2)."""
+    _install(number, _RET_ERRNO | errno)
+
+
+def kill_on(number: int) -> None:
+    """From now on the system call `number` ends its caller with SIGSYS."""
+    _install(number, RET_KILL_PROCESS)
+
+
+def _install(number: int, action: int) -> None:
+    instructions = (
+        (_LOAD, 0, 0, 0),  # struct seccomp_data begins with the number
+        (_JUMP_EQUAL, 0, 1, number),
+        (_RETURN, 0, 0, action),
+        (_RETURN, 0, 0, _RET_ALLOW),
+    )
+    code = b"".join(struct.pack("=HBBI", *instruction) for instruction in instructions)
+    buffer = ctypes.create_string_buffer(code, len(code))
+    program = struct.pack("@HP", len(instructions), ctypes.addressof(buffer))
+    libc = ctypes.CDLL(None, use_errno=True)
+    for arguments in ((_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), (_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, program, 0, 0)):
+        if libc.prctl(*arguments) != 0:
+            raise OSError(ctypes.get_errno(), "cannot install a seccomp filter")

@@ -1,0 +1,56 @@
+"""Spawn a plan and collect what it wrote and how it ended."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from pathlib import Path
+from typing import Any
+
+from spurproc.core.exit_info import ExitInfo
+from spurproc.core.spawn import Spawned, SpawnPlan, spawn
+
+PYTHON = sys.executable
+_TIMEOUT_S = 20.0
+
+
+def wait_end(spawned: Spawned) -> ExitInfo:
+    """Wait for its end (reaped if it is our child) and let go of it."""
+    info = spawned.pidfd.wait(_TIMEOUT_S)
+    spawned.pidfd.close()
+    return info
+
+
+def output_of(argv: list[str | bytes | Path], **fields: Any) -> tuple[bytes, ExitInfo]:
+    """Everything on its stdout until the last holder closed it, and how it ended."""
+    read_fd, write_fd = os.pipe()
+    try:
+        spawned = spawn(SpawnPlan(argv=argv, stdout=write_fd, **fields))
+        os.close(write_fd)
+        write_fd = -1
+        data = read_to_end(read_fd)
+    finally:
+        os.close(read_fd)
+        if write_fd >= 0:
+            os.close(write_fd)
+    return data, wait_end(spawned)
+
+
+def read_to_end(fd: int) -> bytes:
+    """Until EOF; TimeoutError if nothing comes for long."""
+    data = b""
+    poller = select.poll()
+    poller.register(fd, select.POLLIN)
+    while True:
+        if not poller.poll(_TIMEOUT_S * 1000):
+            raise TimeoutError(f"nothing more came after {data!r}")
+        chunk = os.read(fd, 65536)
+        if not chunk:
+            return data
+        data += chunk
+
+
+def status_fields(text: bytes) -> dict[str, str]:
+    """/proc/PID/status as a dict."""
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in text.decode().splitlines())}
