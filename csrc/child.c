@@ -2,8 +2,6 @@
  * makes system calls and nothing else: no allocation, no locks, no look-ups. csrc/child.symbols lists all it may link to. */
 #include "child.h"
 
-#include <time.h>
-
 enum { SIGNAL_LAST = 64, SIGNAL_KILL = 9, SIGNAL_STOP = 19, SIGNAL_SET_BYTES = 8, FD_FIRST = 3 };
 
 /* The kernel's own sigaction: libc's would refuse 32 and 33, which it keeps for itself and which an ignoring parent hands on. */
@@ -117,26 +115,13 @@ int spur_child_descriptors(uint32_t facilities, const int32_t *keep, size_t coun
     return error;
 }
 
-/* A program that was just written may still be open for writing in a child that has forked and not yet exec'd: that passes
- * within milliseconds, and is no fault of the job; the pauses add up to half a second. */
-static int exec_patiently(const char *path, char **argv, char **envp)
-{
-    for (long pause_ns = 1000000; pause_ns < 512000000; pause_ns *= 2) {
-        syscall(SYS_execve, path, argv, envp);
-        if (errno != ETXTBSY)
-            return -errno;
-        const struct timespec pause = {0, pause_ns};
-        syscall(SYS_nanosleep, &pause, NULL);
-    }
-    return -ETXTBSY;
-}
-
 /* execvp(3)'s search without its shell fallback: go on where this one is not there, remember one that may not be run. */
 int spur_child_exec(const struct spur_view *view)
 {
     int refused = 0, error = -ENOENT;
     for (char **path = view->candidates; *path != NULL; path++) {
-        error = exec_patiently(*path, view->argv, view->envp);
+        syscall(SYS_execve, *path, view->argv, view->envp);
+        error = -errno;
         if (error == -EACCES)
             refused = error;
         else if (error != -ENOENT && error != -ENOTDIR && error != -ESTALE && error != -ENODEV && error != -ETIMEDOUT)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 import sys
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +52,27 @@ def read_to_end(fd: int) -> bytes:
         if not chunk:
             return data
         data += chunk
+
+
+def in_child(body: Callable[[], None]) -> None:
+    """Run `body` in a forked child of its own, which may change its credentials, limits and descriptors; raise what it raised."""
+    read_fd, write_fd = os.pipe()
+    high = fcntl.fcntl(write_fd, fcntl.F_DUPFD_CLOEXEC, 500)
+    os.close(write_fd)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            body()
+        except BaseException:  # noqa: BLE001 - handed to the test
+            os.write(high, traceback.format_exc().encode(errors="backslashreplace"))
+        finally:
+            os._exit(0)
+    os.close(high)
+    problem = read_to_end(read_fd)
+    os.close(read_fd)
+    os.waitpid(pid, 0)
+    if problem:
+        raise AssertionError(problem.decode())
 
 
 def status_fields(text: bytes) -> dict[str, str]:

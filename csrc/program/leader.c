@@ -5,6 +5,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <time.h>
 
 enum { CODE_NO_EXEC = 127, FD_FIRST = 3, CPU_BYTES_MAX = 1024, GROUPS_COMPARED_MAX = 256 };
 
@@ -253,6 +254,19 @@ static int gate_wait(const struct spur_view *view)
     return length == 1 ? 0 : length == 0 ? -ECANCELED : -errno;
 }
 
+/* A program that was just written may still be open for writing in some child that has forked and not yet exec'd: that passes
+ * within milliseconds and is no fault of the job. The pauses add up to half a second. */
+static int exec_patiently(const struct spur_view *view)
+{
+    int error = spur_child_exec(view);
+    for (long pause_ns = 1000000; error == -ETXTBSY && pause_ns < 512000000; pause_ns *= 2) {
+        const struct timespec pause = {0, pause_ns};
+        nanosleep(&pause, NULL);
+        error = spur_child_exec(view);
+    }
+    return error;
+}
+
 static const struct step {
     spur_stage_t stage;
     int announced; /* it can block, and a launcher that waits wants to know where */
@@ -275,7 +289,7 @@ static const struct step {
     {SPUR_STAGE_STDERR, 1, stderr_open},
     {SPUR_STAGE_NO_NEW_PRIVS, 0, no_new_privs_set},
     {SPUR_STAGE_GATE, 1, gate_wait},
-    {SPUR_STAGE_EXEC, 1, spur_child_exec},
+    {SPUR_STAGE_EXEC, 1, exec_patiently},
 };
 
 void spur_leader_run(const struct spur_view *view)

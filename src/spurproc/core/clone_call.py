@@ -1,4 +1,4 @@
-"""One call of the C core's spawn: memory made, error codes told apart, a full process table tried again."""
+"""One call of the C core's spawn: memory made, error codes told apart, what passes by itself tried again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spurproc.core._native import ffi, lib
 __all__ = ["CloneRequest", "CloneResult", "clone"]
 
 NOBODY = -1
-_EAGAIN_PAUSES_S = (0.01, 0.02, 0.04)
+_PAUSES_S = tuple(0.001 * 2**turn for turn in range(9))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,14 +48,21 @@ class CloneResult:
 def clone(request: CloneRequest) -> CloneResult:
     """Carry out `request`. A refusal by the kernel comes back as stage CLONE.
 
-    EAGAIN (pids.max, RLIMIT_NPROC) is tried again within 0.1 s: processes end all the time.
+    Two refusals pass by themselves and are tried again for half a second: a full process table (EAGAIN by pids.max or
+    RLIMIT_NPROC), and a program still open for writing (ETXTBSY). The child cannot wait for the latter: it holds a copy of
+    every descriptor of the caller, so perhaps the very one that is in the way.
     """
-    for pause_s in _EAGAIN_PAUSES_S:
+    for pause_s in _PAUSES_S:
         result = _clone_once(request)
-        if result.error != errno.EAGAIN or result.stage != lib.SPUR_STAGE_CLONE:
+        if not _passes(result):
             return result
-        time.sleep(pause_s)  # noqa: TID251 - a full process table gives no event to wait for
+        time.sleep(pause_s)  # noqa: TID251 - neither gives an event to wait for
     return _clone_once(request)
+
+
+def _passes(result: CloneResult) -> bool:
+    """Whether what was refused may be granted a moment later."""
+    return (result.stage, result.error) in {(lib.SPUR_STAGE_CLONE, errno.EAGAIN), (lib.SPUR_STAGE_EXEC, errno.ETXTBSY)}
 
 
 def _clone_once(request: CloneRequest) -> CloneResult:

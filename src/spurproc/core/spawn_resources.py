@@ -79,6 +79,7 @@ def resolve(plan: SpawnPlan, lent: ExitStack, **more: Any) -> PlanFields:
 
     Raises InvalidArgument; SpawnError for a descriptor that is not open or a null device that is none.
     """
+    _refuse_closed(plan)  # before anything is opened, which would take the number of a closed one
     envp = env_entries(plan.env)
     try:
         argv = [os.fsencode(argument) for argument in plan.argv]
@@ -111,21 +112,22 @@ def resolve(plan: SpawnPlan, lent: ExitStack, **more: Any) -> PlanFields:
     )
 
 
+def _refuse_closed(plan: SpawnPlan) -> None:
+    named = [*zip(("STDIN", "STDOUT", "STDERR"), plan.stdio, strict=True), *(("DESCRIPTORS", fd) for fd in plan.pass_fds)]
+    for stage, fd in named:
+        if isinstance(fd, int):
+            try:
+                fcntl.fcntl(fd, fcntl.F_GETFD)
+            except OSError as error:
+                raise _stdio_failure(plan, stage, f"descriptor {fd}", error) from None
+
+
 def _stdio_fds(plan: SpawnPlan, lent: ExitStack) -> tuple[int, int, int]:
     null = null_open(plan, lent) if None in plan.stdio else -1
     first, second, third = (
-        null if source is None else _source(plan, name, source, lent) if isinstance(source, int) else -1
-        for name, source in zip(("STDIN", "STDOUT", "STDERR"), plan.stdio, strict=True)
+        null if source is None else raised(source, lent) if isinstance(source, int) else -1 for source in plan.stdio
     )
     return first, second, third
-
-
-def _source(plan: SpawnPlan, stage: str, fd: int, lent: ExitStack) -> int:
-    try:
-        fcntl.fcntl(fd, fcntl.F_GETFD)
-        return raised(fd, lent)
-    except OSError as error:
-        raise _stdio_failure(plan, stage, f"descriptor {fd}", error) from None
 
 
 def _stdio_paths(plan: SpawnPlan) -> tuple[bytes | None, bytes | None, bytes | None]:
