@@ -1,0 +1,218 @@
+"""Spawning from processes in bad shape: many threads, a large heap, closed stdio, sandboxes, signals turned off."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import errno
+import mmap
+import os
+import resource
+import signal
+import statistics
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from spurproc.core import facilities, identity
+from spurproc.core.facilities import Facilities
+from spurproc.core.spawn import SpawnPlan, spawn
+from tests import seccomp
+from tests.spawning import PYTHON, in_child, output_of, wait_end
+
+_CLONE3, _CLOSE_RANGE = 435, 436
+_HEAP_BYTES = 2 << 30
+_PAGE_BYTES = 4096
+
+
+def probe_again() -> None:
+    """Facilities are probed once a process: in a child with a sandbox of its own, look again."""
+    facilities._current = None
+    identity.forget_reader()
+
+
+def median_s(turns: int) -> float:
+    plan = SpawnPlan(argv=["/bin/true"])
+    took = []
+    for _ in range(turns):
+        begun = time.monotonic()
+        spawned = spawn(plan)
+        took.append(time.monotonic() - begun)
+        wait_end(spawned)
+    return statistics.median(took)
+
+
+def test_many_threads() -> None:
+    """50 threads that allocate and log in loops: no spawn hangs, none inherits a lock."""
+    stop = threading.Event()
+    read_fd, write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def noise() -> None:
+        while not stop.is_set():
+            bytearray(100_000)
+            try:
+                os.write(write_fd, b"x" * 100)
+            except BlockingIOError:
+                os.read(read_fd, 65536)
+
+    threads = [threading.Thread(target=noise) for _ in range(50)]
+    for thread in threads:
+        thread.start()
+    try:
+        for fields in ({}, {"detach": True}, {"umask": 0o22}):
+            for _ in range(5):
+                assert output_of(["/bin/echo", "-n", "here"], **fields)[0] == b"here"
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+        os.close(read_fd)
+        os.close(write_fd)
+
+
+def test_spawns_from_many_threads_at_once() -> None:
+    """Each gets its own child and no other's descriptors."""
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        outputs = list(pool.map(lambda number: output_of(["/bin/echo", "-n", str(number)])[0], range(100)))
+    assert outputs == [str(number).encode() for number in range(100)]
+
+
+def test_heap_of_2_gib_costs_nothing() -> None:
+    """Every page touched; a fork would copy 4 MiB of page tables and take 40 ms. Bounded loosely: the benchmark says more."""
+
+    def body() -> None:
+        small_s = median_s(20)
+        with mmap.mmap(-1, _HEAP_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as heap:
+            heap.madvise(mmap.MADV_NOHUGEPAGE)
+            for offset in range(0, _HEAP_BYTES, _PAGE_BYTES):
+                heap[offset] = 1
+            assert median_s(20) < small_s * 3 + 0.005
+
+    in_child(body)
+
+
+def test_closed_stdio() -> None:
+    """0-2 closed in the launcher: its own descriptors do not land there, the job's do."""
+
+    def body() -> None:
+        for fd in range(3):
+            os.close(fd)
+        for fields in ({}, {"umask": 0o22}, {"detach": True}, {"stdin": "/dev/zero"}):
+            output, ended = output_of(["/bin/ls", "-l", "/proc/self/fd"], **fields)
+            assert ended.succeeded
+            shown = [line.split(b" -> ")[0].rsplit(b" ", 1)[-1] for line in output.splitlines()[1:]]
+            assert shown == [b"0", b"1", b"2", b"3"]
+
+    in_child(body)
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.ENOSYS])
+def test_refused_close_range_is_not_replaced_by_counting(number: int) -> None:
+    """A limit of as many descriptors as the kernel allows, and no close_range: the open ones are listed, in no time."""
+
+    def body() -> None:
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        with contextlib.suppress(ValueError):  # more needs CAP_SYS_RESOURCE
+            most = int(Path("/proc/sys/fs/nr_open").read_text())
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+        seccomp.refuse(_CLOSE_RANGE, number)
+        probe_again()
+        assert not Facilities.current().close_range
+        leaked = os.dup2(1, 700)
+        for fields in ({}, {"umask": 0o22}):
+            begun = time.monotonic()
+            output, _ = output_of(["/bin/ls", "/proc/self/fd"], **fields)
+            assert time.monotonic() - begun < 1
+            assert output.split() == [b"0", b"1", b"2", b"3"]
+        os.close(leaked)
+
+    in_child(body)
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.ENOSYS])
+def test_refused_clone3_is_replaced_by_a_fork(number: int) -> None:
+    """Start, failure and detachment all work in copied memory."""
+
+    def body() -> None:
+        seccomp.refuse(_CLONE3, number)
+        probe_again()
+        assert not Facilities.current().clone3
+        for fields in ({}, {"umask": 0o22}, {"detach": True}):
+            assert output_of(["/bin/echo", "-n", "here"], **fields)[0] == b"here"
+            with pytest.raises(OSError, match="EXEC") as caught:
+                spawn(SpawnPlan(argv=["/no/such/program"], **fields))
+            assert caught.value.errno == errno.ENOENT
+
+    in_child(body)
+
+
+def test_signals_turned_off_in_the_launcher() -> None:
+    """SIGCHLD ignored: the kernel reaps, and yet the spawn is right; SIGTERM blocked: the job still dies of it."""
+
+    def body() -> None:
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        for fields in ({}, {"umask": 0o22}):
+            spawned = spawn(SpawnPlan(argv=["/bin/sleep", "60"], **fields))
+            assert spawned.identity.pid > 0
+            spawned.pidfd.send_signal(signal.SIGTERM)
+            info = wait_end(spawned)
+            assert info.signal == signal.SIGTERM or info.kind.value == "unknown"
+            with pytest.raises(OSError, match="EXEC"):
+                spawn(SpawnPlan(argv=["/no/such/program"], **fields))
+
+    in_child(body)
+
+
+def test_pipeline_ends_by_sigpipe() -> None:
+    """Python ignores SIGPIPE; its jobs do not."""
+    assert output_of(["bash", "-c", "yes | head -n1; exit ${PIPESTATUS[0]}"])[0] == b"y\n"
+    assert output_of(["bash", "-c", "yes | head -n1; exit ${PIPESTATUS[0]}"])[1].code == 128 + signal.SIGPIPE
+
+
+def test_background_launcher_of_a_shell() -> None:
+    """`sh -c "launcher &"` has INT and QUIT ignored: the job has not."""
+    program = (
+        "from spurproc.core.spawn import SpawnPlan, spawn\n"
+        "spawned = spawn(SpawnPlan(argv=['grep', 'SigIgn', '/proc/self/status'], stdout=1))\n"
+        "spawned.pidfd.wait(10)\n"
+    )
+    output = subprocess.run(
+        ["sh", "-c", '"$@" & wait', "sh", PYTHON, "-c", program], stdout=subprocess.PIPE, check=True, timeout=30
+    ).stdout
+    assert output.split() == [b"SigIgn:", b"0" * 16]
+
+
+def test_job_outlives_the_thread_that_started_it() -> None:
+    """No pdeathsig, which would fire when the thread ends."""
+    spawned = []
+    thread = threading.Thread(target=lambda: spawned.append(spawn(SpawnPlan(argv=["cat"], stdin=read_fd))))
+    read_fd, write_fd = os.pipe()
+    thread.start()
+    thread.join()
+    os.close(read_fd)
+    assert spawned[0].pidfd.liveness().value == "alive"
+    os.close(write_fd)
+    assert wait_end(spawned[0]).succeeded
+
+
+def test_detached_job_outlives_its_launcher() -> None:
+    """And is not its child: the launcher has none when it ends."""
+    read_fd, write_fd = os.pipe()
+
+    def body() -> None:
+        spawn(SpawnPlan(argv=["sh", "-c", "read line; echo $line"], stdin=hold_read, stdout=write_fd, detach=True))
+        with pytest.raises(ChildProcessError):
+            os.wait()
+
+    hold_read, hold_write = os.pipe()
+    in_child(body)
+    os.close(write_fd)
+    os.write(hold_write, b"still here\n")
+    assert os.read(read_fd, 100) == b"still here\n"
+    for fd in (read_fd, hold_read, hold_write):
+        os.close(fd)
