@@ -17,6 +17,13 @@ from spurproc.core.spawn import Spawned, SpawnPlan, spawn
 PYTHON = sys.executable
 _TIMEOUT_S = 20.0
 
+Fields = dict[str, Any]
+PLAIN: Fields = {}
+THROUGH_PROGRAM: Fields = {"umask": 0o22}
+DETACHED: Fields = {"detach": True}
+ROUTES = (PLAIN, THROUGH_PROGRAM)
+"""Fields that send a plan along each of the two ways to its exec."""
+
 
 def wait_end(spawned: Spawned) -> ExitInfo:
     """Wait for its end (reaped if it is our child) and let go of it."""

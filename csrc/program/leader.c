@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
-enum { CODE_NO_EXEC = 127, FD_FIRST = 3, CPU_BYTES_MAX = 1024, GROUPS_COMPARED_MAX = 256 };
+enum { FD_FIRST = 3, CPU_BYTES_MAX = 1024 };
 
 void spur_stage_send(const struct spur_view *view, spur_stage_t stage, int error)
 {
@@ -38,73 +38,6 @@ static int descriptors_wire(const struct spur_view *view)
 {
     int error = spur_child_stdio(view->header->stdio_fd);
     return error ? error : spur_child_descriptors(view->header->facilities, view->pass_fds, view->header->pass_fds.count);
-}
-
-/* By the kernel's own word on this process, 6.13. 1: in it, 0: elsewhere. */
-static int member_by_info(uint64_t inode)
-{
-    struct spur_pidfd_info info = {.mask = SPUR_PIDFD_INFO_CGROUPID};
-    int pidfd = (int)syscall(SPUR_SYS_PIDFD_OPEN, getpid(), 0);
-    if (pidfd < 0)
-        return -errno;
-    int error = result_of(syscall(SYS_ioctl, pidfd, SPUR_PIDFD_GET_INFO, &info));
-    close(pidfd);
-    if (error)
-        return error;
-    return (info.mask & SPUR_PIDFD_INFO_CGROUPID) != 0 && info.cgroupid == inode;
-}
-
-/* By the list of members; one read gives about 4 KiB and a number may be cut in two by it. */
-static int member_by_list(int cgroup_fd)
-{
-    char text[4096];
-    long wanted = getpid(), value = 0;
-    ssize_t length;
-    int found = 0, fd = openat(cgroup_fd, "cgroup.procs", O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    while ((length = read(fd, text, sizeof text)) > 0) {
-        for (ssize_t i = 0; i < length; i++) {
-            found |= text[i] == '\n' && value == wanted;
-            value = text[i] == '\n' ? 0 : value * 10 + (text[i] - '0');
-        }
-    }
-    int error = length < 0 ? -errno : 0;
-    close(fd);
-    return error ? error : found;
-}
-
-static int member_check(const spur_plan_t *plan)
-{
-    if (plan->facilities & SPUR_FACILITY_PIDFD_INFO)
-        return member_by_info(plan->cgroup_inode);
-    return member_by_list(plan->cgroup_fd);
-}
-
-static int cgroup_write_self(int cgroup_fd)
-{
-    int fd = openat(cgroup_fd, "cgroup.procs", O_WRONLY | O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    int error = write(fd, "0", 1) < 0 ? -errno : 0;
-    close(fd);
-    return error;
-}
-
-/* Born in it or not: what counts is that it is there now. */
-static int cgroup_join(const struct spur_view *view)
-{
-    const spur_plan_t *plan = view->header;
-    if (plan->cgroup_fd < 0)
-        return 0;
-    int member = member_check(plan);
-    if (member != 0)
-        return member < 0 ? member : 0;
-    int error = cgroup_write_self(plan->cgroup_fd);
-    if (error)
-        return error;
-    member = member_check(plan);
-    return member < 0 ? member : member ? 0 : -EXDEV;
 }
 
 static int oom_score_adj_set(const struct spur_view *view)
@@ -156,48 +89,6 @@ static int umask_set(const struct spur_view *view)
     if (view->header->flags & SPUR_PLAN_HAS_UMASK)
         syscall(SYS_umask, view->header->umask);
     return 0;
-}
-
-static int groups_are(const uint32_t *wanted, size_t count)
-{
-    uint32_t is[GROUPS_COMPARED_MAX];
-    long have = syscall(SYS_getgroups, GROUPS_COMPARED_MAX, is);
-    size_t same = 0;
-    for (size_t i = 0; i < count && have == (long)count; i++) {
-        for (size_t k = 0; k < count; k++)
-            same += wanted[i] == is[k];
-    }
-    return have == (long)count && same == count;
-}
-
-/* Without privilege the list cannot be set, and need not be where it is that list already. */
-static int groups_set(const struct spur_view *view)
-{
-    size_t count = view->header->groups.count;
-    if (!(view->header->flags & SPUR_PLAN_HAS_GROUPS) || syscall(SYS_setgroups, count, view->groups) == 0)
-        return 0;
-    int error = -errno;
-    return error == -EPERM && groups_are(view->groups, count) ? 0 : error;
-}
-
-static int gid_set(const struct spur_view *view)
-{
-    gid_t real, effective, saved, wanted = view->header->gid;
-    if (!(view->header->flags & SPUR_PLAN_HAS_GID))
-        return 0;
-    if (syscall(SYS_setresgid, wanted, wanted, wanted) < 0 || syscall(SYS_getresgid, &real, &effective, &saved) < 0)
-        return -errno;
-    return real == wanted && effective == wanted && saved == wanted ? 0 : -EPERM;
-}
-
-static int uid_set(const struct spur_view *view)
-{
-    uid_t real, effective, saved, wanted = view->header->uid;
-    if (!(view->header->flags & SPUR_PLAN_HAS_UID))
-        return 0;
-    if (syscall(SYS_setresuid, wanted, wanted, wanted) < 0 || syscall(SYS_getresuid, &real, &effective, &saved) < 0)
-        return -errno;
-    return real == wanted && effective == wanted && saved == wanted ? 0 : -EPERM;
 }
 
 static int cwd_change(const struct spur_view *view)
@@ -275,14 +166,14 @@ static const struct step {
     {SPUR_STAGE_SIGNALS, 0, signals_reset},
     {SPUR_STAGE_DESCRIPTORS, 0, descriptors_wire},
     {SPUR_STAGE_SESSION, 0, session_begin},
-    {SPUR_STAGE_CGROUP, 0, cgroup_join},
+    {SPUR_STAGE_CGROUP, 0, spur_cgroup_enter},
     {SPUR_STAGE_OOM_SCORE_ADJ, 0, oom_score_adj_set},
     {SPUR_STAGE_LIMITS, 0, limits_set},
     {SPUR_STAGE_AFFINITY, 0, affinity_set},
     {SPUR_STAGE_UMASK, 0, umask_set},
-    {SPUR_STAGE_GROUPS, 0, groups_set},
-    {SPUR_STAGE_GID, 0, gid_set},
-    {SPUR_STAGE_UID, 0, uid_set},
+    {SPUR_STAGE_GROUPS, 0, spur_groups_set},
+    {SPUR_STAGE_GID, 0, spur_gid_set},
+    {SPUR_STAGE_UID, 0, spur_uid_set},
     {SPUR_STAGE_CWD, 1, cwd_change},
     {SPUR_STAGE_STDIN, 1, stdin_open},
     {SPUR_STAGE_STDOUT, 1, stdout_open},
@@ -303,5 +194,5 @@ void spur_leader_run(const struct spur_view *view)
             break;
         }
     }
-    _exit(CODE_NO_EXEC);
+    _exit(SPUR_CODE_NO_EXEC);
 }

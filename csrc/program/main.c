@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-enum { CODE_NO_EXEC = 127 };
-
 static int number_of(const char *text)
 {
     char *end;
@@ -37,11 +35,11 @@ int main(int argc, char **argv)
     struct spur_view view;
     int fd = argc == 2 ? number_of(argv[1]) : -1;
     if (fd < 0 || plan_map(fd, &view) < 0)
-        return CODE_NO_EXEC; /* EOF on the channel says the rest: no plan, no channel to name it on */
+        return SPUR_CODE_NO_EXEC; /* EOF on the channel says the rest: no plan, no channel to name it on */
     if (view.header->mode == SPUR_MODE_LEADER)
         spur_leader_run(&view);
     if (view.header->mode == SPUR_MODE_RECORDER)
         spur_recorder_run(&view);
     spur_stage_send(&view, SPUR_STAGE_PLAN, EBADMSG);
-    return CODE_NO_EXEC;
+    return SPUR_CODE_NO_EXEC;
 }

@@ -11,6 +11,12 @@ _Noreturn void spur_leader_run(const struct spur_view *view);
 /* One stage record to the channel: {stage, error}, error 0 for "about to". Never raises SIGPIPE; a launcher that is gone is fine. */
 void spur_stage_send(const struct spur_view *view, spur_stage_t stage, int error);
 
+/* membership.c and credentials.c: steps of the leader, 0 or -errno */
+int spur_cgroup_enter(const struct spur_view *view);
+int spur_groups_set(const struct spur_view *view);
+int spur_gid_set(const struct spur_view *view);
+int spur_uid_set(const struct spur_view *view);
+
 /* recorder.c */
 _Noreturn void spur_recorder_run(const struct spur_view *view);
 

@@ -21,7 +21,7 @@ from spurproc.core import facilities, identity
 from spurproc.core.facilities import Facilities
 from spurproc.core.spawn import SpawnPlan, spawn
 from tests import seccomp
-from tests.spawning import PYTHON, in_child, output_of, wait_end
+from tests.spawning import DETACHED, PYTHON, ROUTES, in_child, output_of, wait_end
 
 _CLONE3, _CLOSE_RANGE = 435, 436
 _HEAP_BYTES = 2 << 30
@@ -53,16 +53,15 @@ def test_many_threads() -> None:
     def noise() -> None:
         while not stop.is_set():
             bytearray(100_000)
-            try:
+            with contextlib.suppress(BlockingIOError):
                 os.write(write_fd, b"x" * 100)
-            except BlockingIOError:
                 os.read(read_fd, 65536)
 
     threads = [threading.Thread(target=noise) for _ in range(50)]
     for thread in threads:
         thread.start()
     try:
-        for fields in ({}, {"detach": True}, {"umask": 0o22}):
+        for fields in (*ROUTES, DETACHED):
             for _ in range(5):
                 assert output_of(["/bin/echo", "-n", "here"], **fields)[0] == b"here"
     finally:
@@ -100,7 +99,7 @@ def test_closed_stdio() -> None:
     def body() -> None:
         for fd in range(3):
             os.close(fd)
-        for fields in ({}, {"umask": 0o22}, {"detach": True}, {"stdin": "/dev/zero"}):
+        for fields in (*ROUTES, DETACHED, {"stdin": "/dev/zero"}):
             output, ended = output_of(["/bin/ls", "-l", "/proc/self/fd"], **fields)
             assert ended.succeeded
             shown = [line.split(b" -> ")[0].rsplit(b" ", 1)[-1] for line in output.splitlines()[1:]]
@@ -123,7 +122,7 @@ def test_refused_close_range_is_not_replaced_by_counting(number: int) -> None:
         probe_again()
         assert not Facilities.current().close_range
         leaked = os.dup2(1, 700)
-        for fields in ({}, {"umask": 0o22}):
+        for fields in ROUTES:
             begun = time.monotonic()
             output, _ = output_of(["/bin/ls", "/proc/self/fd"], **fields)
             assert time.monotonic() - begun < 1
@@ -141,7 +140,7 @@ def test_refused_clone3_is_replaced_by_a_fork(number: int) -> None:
         seccomp.refuse(_CLONE3, number)
         probe_again()
         assert not Facilities.current().clone3
-        for fields in ({}, {"umask": 0o22}, {"detach": True}):
+        for fields in (*ROUTES, DETACHED):
             assert output_of(["/bin/echo", "-n", "here"], **fields)[0] == b"here"
             with pytest.raises(OSError, match="EXEC") as caught:
                 spawn(SpawnPlan(argv=["/no/such/program"], **fields))
@@ -156,7 +155,7 @@ def test_signals_turned_off_in_the_launcher() -> None:
     def body() -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        for fields in ({}, {"umask": 0o22}):
+        for fields in ROUTES:
             spawned = spawn(SpawnPlan(argv=["/bin/sleep", "60"], **fields))
             assert spawned.identity.pid > 0
             spawned.pidfd.send_signal(signal.SIGTERM)

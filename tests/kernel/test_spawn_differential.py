@@ -23,7 +23,7 @@ ARGUMENTS = ["", "a b", "\udcff"]
 
 
 def _bare(probe: Path, environment: list[bytes]) -> tuple[bytes, int]:
-    """fork and execve from a child that first makes the baseline: default dispositions, empty mask, /dev/null, a pipe."""
+    """Fork and execve from a child that first makes the baseline: default dispositions, empty mask, /dev/null, a pipe."""
     read_fd, write_fd = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -45,7 +45,7 @@ def _become(probe: Path, write_fd: int, environment: list[bytes]) -> None:
     for source, target in ((null, 0), (write_fd, 1), (null, 2)):
         os.dup2(source, target)
     os.closerange(3, 1024)
-    os.execve(probe, [str(probe), *ARGUMENTS], dict(entry.split(b"=", 1) for entry in environment))  # type: ignore[arg-type]
+    os.execve(probe, [str(probe), *ARGUMENTS], dict(entry.split(b"=", 1) for entry in environment))
 
 
 def _facts(output: bytes) -> dict[str, list[bytes]]:

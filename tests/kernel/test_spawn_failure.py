@@ -21,11 +21,11 @@ from spurproc.core.spawn import Spawned, SpawnPlan, SpawnStage, begin, spawn
 from spurproc.core.starting import read_progress
 from spurproc.errors import SpawnError
 from tests import seccomp
-from tests.spawning import in_child, output_of, wait_end
+from tests.spawning import ROUTES, in_child, output_of, wait_end
 
 _SYS_SETSID = {"x86_64": 112, "aarch64": 157}[os.uname().machine]
 
-ROUTES = pytest.mark.parametrize("fields", [{}, {"umask": 0o22}], ids=["plain", "program"])
+BOTH_ROUTES = pytest.mark.parametrize("fields", ROUTES, ids=["plain", "program"])
 DETACH = pytest.mark.parametrize("detach", [False, True], ids=["child", "detached"])
 
 
@@ -49,7 +49,7 @@ def script(folder: Path, content: bytes, mode: int = 0o755) -> Path:
     return path
 
 
-@ROUTES
+@BOTH_ROUTES
 @DETACH
 def test_missing_program(fields: dict[str, Any], *, detach: bool) -> None:
     """ENOENT at EXEC in under 20 ms: the best of five, since the machine is shared. The leak guard sees to the rest."""
@@ -72,7 +72,7 @@ def test_failed_plain_child_is_reaped_before_spawn_returns(*, detach: bool) -> N
         assert not name.isdigit() or Path("/proc", name, "comm").read_text() != Path("/proc/self/comm").read_text()
 
 
-@ROUTES
+@BOTH_ROUTES
 @pytest.mark.parametrize(
     ("content", "interpreter"),
     [
@@ -88,7 +88,7 @@ def test_missing_interpreter_is_named(tmp_path: Path, content: bytes, interprete
     assert repr(interpreter) in str(error)
 
 
-@ROUTES
+@BOTH_ROUTES
 @pytest.mark.parametrize("content", [b"echo no shebang\n", b"\xef\xbb\xbf#!/bin/sh\n", b"\n#!/bin/sh\n", b""])
 def test_unknown_format_is_refused_with_its_reason(tmp_path: Path, content: bytes, fields: dict[str, Any]) -> None:
     """One rule on both routes: never handed to a shell."""
@@ -97,7 +97,7 @@ def test_unknown_format_is_refused_with_its_reason(tmp_path: Path, content: byte
     assert "#!" in str(error)
 
 
-@ROUTES
+@BOTH_ROUTES
 def test_what_may_not_be_executed(tmp_path: Path, fields: dict[str, Any]) -> None:
     """EACCES for a file without x and for a folder, ENOTDIR, ELOOP: the kernel's own word, at EXEC."""
     plain = script(tmp_path, b"#!/bin/sh\n", 0o644)
@@ -138,7 +138,7 @@ def test_null_device_that_is_none(tmp_path: Path, replacement: str) -> None:
     assert replacement != "file" or (tmp_path / "null").read_bytes() == b""
 
 
-@ROUTES
+@BOTH_ROUTES
 def test_arguments_beyond_the_limit(fields: dict[str, Any]) -> None:
     """Only the kernel says E2BIG; below its limit everything reaches the job."""
     error = refused(["/bin/true", "x" * 131072], **fields)
@@ -150,7 +150,7 @@ def test_arguments_beyond_the_limit(fields: dict[str, Any]) -> None:
     assert output == b" ".join([longest.encode()] * 8)
 
 
-@ROUTES
+@BOTH_ROUTES
 def test_file_open_for_writing(tmp_path: Path, fields: dict[str, Any]) -> None:
     """ETXTBSY for as long as it lasts, bounded; a writer that lets go within that time is no failure."""
     path = tmp_path / "program"
@@ -201,7 +201,7 @@ def test_closed_descriptors_are_refused() -> None:
     os.close(read_fd)
     os.close(write_fd)
     assert (refused(["/bin/true"], stdout=write_fd).stage, refused(["/bin/true"], stdin=read_fd).stage) == ("STDOUT", "STDIN")
-    for fields in ({}, {"umask": 0}):
+    for fields in ROUTES:
         error = refused(["/bin/true"], pass_fds=[write_fd], **fields)
         assert (error.errno, error.stage) == (errno.EBADF, "DESCRIPTORS")
 
@@ -331,7 +331,7 @@ def test_nothing_of_the_launcher_is_inherited_by_accident() -> None:
     """The launcher's own descriptors, inheritable or not, end at the clone; only passed ones arrive, under their numbers."""
     read_fd, write_fd = os.pipe()
     high = fcntl.fcntl(write_fd, fcntl.F_DUPFD, 200)
-    for fields in ({}, {"umask": 0}):
+    for fields in ROUTES:
         output, _ = output_of(["/bin/ls", "/proc/self/fd"], pass_fds=[high], **fields)
         assert output.split() == [b"0", b"1", b"2", str(high).encode(), b"3"] or set(output.split()) == {
             *(b"0", b"1", b"2", b"3"),

@@ -20,7 +20,7 @@ from spurproc.core.identity import reader
 from spurproc.core.spawn import SpawnPlan, SpawnStage, begin, spawn
 from spurproc.core.starting import read_progress
 from spurproc.errors import SpawnError
-from tests.spawning import in_child, output_of, read_to_end, status_fields, wait_end
+from tests.spawning import ROUTES, in_child, output_of, read_to_end, status_fields, wait_end
 
 STATUS = ["/bin/cat", "/proc/self/status"]
 DETACH = pytest.mark.parametrize("detach", [False, True], ids=["child", "detached"])
@@ -214,7 +214,7 @@ def test_cgroup_with_each_way_in(cgroup_root: Path, *, detach: bool) -> None:
 def test_environment_reaches_the_job_byte_for_byte(payload_program: Callable[[str], Path]) -> None:
     """Not text, empty, twice, without a name: raw entries arrive as they are and in order."""
     entries = [b"A=1", b"A=2", b"B=", b"\xff\xfe=\x80", b"=x", b"", b"no equals sign", b"C=a=b"]
-    for fields in ({}, {"umask": 0o22}):
+    for fields in ROUTES:
         output, _ = output_of([payload_program("probe")], env=entries, **fields)
         seen = [line.partition(b" ")[2] for line in output.splitlines() if line.startswith(b"environment-")]
         assert seen == entries
@@ -240,7 +240,7 @@ def test_program_is_searched_in_the_path_of_the_job(tmp_path: Path) -> None:
         (tmp_path / name / "tool").write_text(f"#!/bin/sh\necho {name}\n")
         (tmp_path / name / "tool").chmod(mode)
     path = f"/nonexistent:{tmp_path}/first:{tmp_path}/second"
-    for fields in ({}, {"umask": 0o22}):
+    for fields in ROUTES:
         assert output_of(["tool"], env={"PATH": path}, **fields)[0] == b"second\n"
         with pytest.raises(SpawnError) as caught:
             spawn(SpawnPlan(argv=["tool"], env={"PATH": f"{tmp_path}/first:/nonexistent"}, **fields))
@@ -254,14 +254,17 @@ def test_passed_descriptors_keep_their_numbers() -> None:
         ends = [os.pipe() for _ in range(3)]
         os.dup2(ends[0][1], 1)
         os.dup2(ends[1][1], 2)
-        for fields in ({}, {"umask": 0o22}):
+        for fields in ROUTES:
             plan = SpawnPlan(
                 argv=["bash", "-c", f"echo out; echo err >&2; echo three >&{ends[2][1]}"],
-                **{"stdout": 2, "stderr": 1, "pass_fds": [ends[2][1]], **fields},
+                stdout=2,
+                stderr=1,
+                pass_fds=[ends[2][1]],
+                **fields,
             )
             assert wait_end(spawn(plan)).succeeded
             assert [os.read(end[0], 100) for end in ends] == [b"err\n", b"out\n", b"three\n"]
-            assert wait_end(spawn(SpawnPlan(argv=["echo", "same"], **{"stdout": 1, **fields}))).succeeded
+            assert wait_end(spawn(SpawnPlan(argv=["echo", "same"], stdout=1, **fields))).succeeded
             assert os.read(ends[0][0], 100) == b"same\n"
 
     in_child(body)

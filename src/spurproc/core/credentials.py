@@ -53,15 +53,20 @@ def _number(field: str, value: int) -> int:
 def _user(user: str | int | None) -> tuple[int | None, pwd.struct_passwd | None]:
     if user is None:
         return None, None
+    if not isinstance(user, str):
+        return _user_of_uid(_number("user", user))
     try:
-        if isinstance(user, str):
-            entry = pwd.getpwnam(user)
-            return entry.pw_uid, entry
-        return user, pwd.getpwuid(_number("user", user))
+        entry = pwd.getpwnam(user)
     except (KeyError, ValueError):
-        if isinstance(user, str):
-            raise InvalidArgument(f"user: there is no user {user!r}") from None
-        return user, None
+        raise InvalidArgument(f"user: there is no user {user!r}") from None
+    return entry.pw_uid, entry
+
+
+def _user_of_uid(uid: int) -> tuple[int, pwd.struct_passwd | None]:
+    try:
+        return uid, pwd.getpwuid(uid)
+    except KeyError:
+        return uid, None
 
 
 def _group(field: str, group: str | int) -> int:

@@ -1,0 +1,119 @@
+"""The packer and the C reader agree: offsets by the compiler's word, content by reading plans back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spurproc.core._native import ffi, lib
+from spurproc.core.plan_layout import HEADER, HEADER_FIELDS, PlanFields, RecorderPart, pack_plan
+from spurproc.errors import InvalidArgument
+
+TEXT = st.binary(max_size=30).map(lambda data: data.replace(b"\0", b""))
+NUMBER = st.integers(0, 2**32 - 1)
+FULL: dict[str, Any] = {
+    "argv": [b"sh"],
+    "envp": [],
+    "candidates": [b"/bin/sh"],
+    "mode": 2,
+    "facilities": 0xFFF,
+    "stdio_fd": (-1, 7, -1),
+    "stdio_path": (b"/in", None, b"/err"),
+    "channel_fd": 8,
+    "gate_fd": 9,
+    "cgroup_fd": 10,
+    "cgroup_inode": 1 << 40,
+    "uid": 1,
+    "gid": 2,
+    "groups": [3, 4],
+    "umask": 0o22,
+    "oom_score_adj": -5,
+    "no_new_privs": True,
+    "cwd": b"/tmp",
+    "limits": [(7, 100, 2**64 - 1)],
+    "affinity": bytes(8),
+    "pass_fds": [11, 12, 13],
+    "recorder": RecorderPart(folder_fd=20, lock_fd=21, containment=1, nonce=b"0123456789abcdef" * 2),
+}
+
+
+def test_header_is_the_compilers() -> None:
+    """Every field of the struct stands where the format string puts it."""
+    assert HEADER.size == ffi.sizeof("spur_plan_t")
+    described = ffi.typeof("spur_plan_t").fields or []
+    assert [name for name, _ in described] == list(HEADER_FIELDS)
+    # Each byte that the packer leaves out is a gap the compiler would have made: there is none.
+    ends = [field.offset + ffi.sizeof(field.type) for _, field in described]
+    starts = [field.offset for _, field in described]
+    assert [0, *ends] == [*starts, HEADER.size]
+
+
+def test_every_field_arrives() -> None:
+    packed = pack_plan(PlanFields(**FULL))
+    plan: Any = ffi.cast("spur_plan_t *", ffi.from_buffer(packed))
+    for name in (
+        "mode",
+        "facilities",
+        "channel_fd",
+        "gate_fd",
+        "cgroup_fd",
+        "cgroup_inode",
+        "uid",
+        "gid",
+        "umask",
+        "oom_score_adj",
+    ):
+        assert getattr(plan, name) == FULL[name], name
+    assert plan.flags == 63
+    assert list(plan.stdio_fd) == [-1, 7, -1]
+    assert (plan.recorder.folder_fd, plan.recorder.lock_fd, plan.recorder.containment) == (20, 21, 1)
+    assert bytes(ffi.buffer(plan.recorder.nonce)) == FULL["recorder"].nonce
+    assert [plan.groups.count, plan.limits.count, plan.affinity.count, plan.pass_fds.count] == [2, 1, 8, 3]
+    for offset, text in ((plan.stdio_path[0], b"/in"), (plan.stdio_path[2], b"/err"), (plan.cwd, b"/tmp")):
+        assert packed[offset : packed.index(b"\0", offset)] == text
+
+
+@given(
+    argv=st.lists(TEXT, min_size=1, max_size=5),
+    envp=st.lists(TEXT, max_size=5),
+    candidates=st.lists(TEXT, min_size=1, max_size=3),
+    groups=st.none() | st.lists(NUMBER, max_size=5),
+    limits=st.lists(st.tuples(st.integers(0, 15), NUMBER, NUMBER), max_size=3),
+    pass_fds=st.lists(st.integers(3, 2**31 - 1), max_size=5),
+    words=st.integers(0, 4),
+    paths=st.tuples(*[TEXT] * 3),
+    cwd=st.none() | TEXT,
+)
+def test_the_core_accepts_what_is_packed(words: int, paths: Any, **fields: Any) -> None:
+    """And finds the strings where they are."""
+    packed = pack_plan(
+        PlanFields(mode=1, facilities=0, stdio_fd=(-1, -1, -1), stdio_path=paths, affinity=bytes(words * 8), **fields)
+    )
+    memory = bytearray(packed)
+    assert lib.spur_plan_check(ffi.from_buffer(memory, require_writable=True), len(memory)) == 0
+    plan: Any = ffi.cast("spur_plan_t *", ffi.from_buffer(memory))
+    base = int(ffi.cast("uintptr_t", ffi.from_buffer(memory)))
+    for name in ("argv", "envp", "candidates"):
+        span = getattr(plan, name)
+        table: Any = ffi.cast("char **", base + span.offset)
+        assert [ffi.string(table[index]) for index in range(span.count)] == fields[name]
+        assert table[span.count] == ffi.NULL
+
+
+@pytest.mark.parametrize(
+    ("field", "change"),
+    [
+        ("argv", {"argv": [b"a\0b"]}),
+        ("env", {"envp": [b"A=\0"]}),
+        ("cwd", {"cwd": b"/\0"}),
+        ("stdin", {"stdio_path": (b"\0", None, b"x")}),
+        ("stderr", {"stdio_path": (b"x", None, b"x\0")}),
+    ],
+)
+def test_nul_is_refused(field: str, change: dict[str, Any]) -> None:
+    """A string cut short at a NUL would start another program, or write another file."""
+    with pytest.raises(InvalidArgument, match=f"^{field}: "):
+        pack_plan(PlanFields(**(FULL | change)))
