@@ -2,7 +2,9 @@
  * makes system calls and nothing else: no allocation, no locks, no look-ups. csrc/child.symbols lists all it may link to. */
 #include "child.h"
 
-enum { SIGNAL_LAST = 64, SIGNAL_KILL = 9, SIGNAL_STOP = 19, SIGNAL_SET_BYTES = 8, FD_FIRST = 3 };
+#include <time.h>
+
+enum { TICK_NS = 10000000, SIGNAL_LAST = 64, SIGNAL_KILL = 9, SIGNAL_STOP = 19, SIGNAL_SET_BYTES = 8, FD_FIRST = 3 };
 
 /* The kernel's own sigaction: libc's would refuse 32 and 33, which it keeps for itself and which an ignoring parent hands on. */
 struct kernel_sigaction {
@@ -150,9 +152,24 @@ static int program_exec(const struct spur_child *child)
     return -errno;
 }
 
-/* A detached child that ends at once is reaped by init before its launcher can look: so it states who it is. */
-static void stat_read(struct spur_report *report)
+/* By raw system call: the vDSO is a library too. CLOCK_BOOTTIME, in this time namespace. */
+uint64_t spur_child_clock_ns(void)
 {
+    struct timespec now = {0};
+    syscall(SYS_clock_gettime, 7, &now);
+    return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
+}
+
+/* A detached child that ends at once is reaped by init before its launcher can look: so it states who it is. The kernel took
+ * its start time between the two readings of the same clock, and /proc cuts it to ticks of 10 ms: where both fall into one
+ * tick that is the one, and costs 25 us less than reading it. proc_pid_stat(5), field 22. */
+static void start_state(const struct spur_child *child)
+{
+    struct spur_report *report = child->report;
+    uint64_t before = report->before_ns / TICK_NS, now = spur_child_clock_ns() / TICK_NS;
+    report->clock_ticks = before == now ? now : 0;
+    if (report->clock_ticks != 0 && !child->read_stat)
+        return;
     int fd = result_of(syscall(SYS_openat, AT_FDCWD, "/proc/self/stat", O_RDONLY | O_CLOEXEC, 0));
     if (fd < 0)
         return;
@@ -165,7 +182,7 @@ int spur_child_run(void *argument)
     const struct spur_child *child = argument;
     struct spur_report *report = child->report;
     report->stage = SPUR_STAGE_CHILD;
-    stat_read(report);
+    start_state(child);
     int error = spur_child_signals_default();
     if (error)
         return step_fail(report, error);
@@ -191,6 +208,7 @@ int spur_child_intermediate(void *argument)
     const struct spur_intermediate *intermediate = argument;
     struct spur_report *report = intermediate->report;
     int status = 0;
+    report->before_ns = spur_child_clock_ns();
     long pid = spur_clone(intermediate->how, intermediate->facilities);
     if (pid < 0) {
         report->stage = SPUR_STAGE_CLONE;

@@ -32,6 +32,7 @@ int spur_child_session(void);
 int spur_child_stdio(const int32_t *fds);
 int spur_child_descriptors(uint32_t facilities, const int32_t *keep, size_t count);
 int spur_child_exec(const struct spur_view *view);
+uint64_t spur_child_clock_ns(void);
 
 enum { SPUR_STAT_BYTES = 1024 };
 
@@ -42,6 +43,8 @@ struct spur_report {
     volatile int32_t error; /* what ended it there, an errno */
     volatile int32_t pid, pidfd;
     volatile int32_t ended, wait_status; /* set by an intermediate that has reaped the child */
+    volatile uint64_t before_ns;   /* CLOCK_BOOTTIME right before the child's clone */
+    volatile uint64_t clock_ticks; /* its start in ticks by that clock; 0: a tick passed meanwhile */
     volatile int32_t stat_length;
     char stat[SPUR_STAT_BYTES]; /* the child's own /proc/self/stat: read before anybody can reap it */
 };
@@ -55,6 +58,7 @@ struct spur_child {
     const int32_t *keep;
     size_t keep_count;
     uint32_t facilities;
+    int32_t read_stat; /* read it in any case */
     struct spur_report *report;
 };
 

@@ -17,11 +17,11 @@ struct arena {
     struct spur_report *report;
 };
 
-static int arena_map(struct arena *ret_arena)
+static int arena_map(int shared, struct arena *ret_arena)
 {
     size_t bytes = 2 * (PAGE_BYTES + STACK_BYTES) + PAGE_BYTES;
-    /* Shared, so that a forked child's report is seen; pages nobody touches cost nothing. */
-    char *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    /* Private where the child lives in our memory anyway; MAP_SHARED, which is slower, so that a forked child's report is seen. */
+    char *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, (shared ? MAP_PRIVATE : MAP_SHARED) | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED)
         return -errno;
     char *child_stack = base + PAGE_BYTES, *intermediate_stack = child_stack + STACK_BYTES + PAGE_BYTES;
@@ -118,6 +118,7 @@ static long clone_all(const spur_spawn_t *how, struct arena *arena, struct spur_
     int error = spur_child_mask(~(uint64_t)0, &old);
     if (error)
         return error;
+    arena->report->before_ns = spur_child_clock_ns();
     long pid = spur_clone(how->detach ? &first : &direct, how->facilities);
     spur_child_mask(old, NULL);
     if (how->detach && pid > 0)
@@ -127,7 +128,7 @@ static long clone_all(const spur_spawn_t *how, struct arena *arena, struct spur_
     return pid < 0 ? pid : 0;
 }
 
-static uint64_t start_ticks(const struct spur_report *report)
+static uint64_t stat_ticks(const struct spur_report *report)
 {
     spur_procstat_t stat;
     if (report->stat_length <= 0 || spur_procstat_parse(report->stat, (size_t)report->stat_length, &stat) < 0)
@@ -151,7 +152,8 @@ static void result_take(const spur_spawn_t *how, struct spur_report *report, spu
                                     report->error,
                                     report->ended,
                                     report->wait_status,
-                                    start_ticks(report)};
+                                    report->clock_ticks,
+                                    stat_ticks(report)};
 }
 
 static int arena_spawn(const spur_spawn_t *how, struct arena *arena, struct spur_child *child, spur_spawned_t *ret_spawned)
@@ -183,7 +185,7 @@ int spur_spawn(const spur_spawn_t *how, spur_spawned_t *ret_spawned)
     if (error)
         return error;
     snprintf(number, sizeof number, "%d", how->plan_fd);
-    error = arena_map(&arena);
+    error = arena_map((how->facilities & SPUR_FACILITY_CLONE3) != 0, &arena);
     if (arena.report == NULL)
         return error;
     struct spur_child child = {.view = how->plan ? &view : NULL,
@@ -193,6 +195,7 @@ int spur_spawn(const spur_spawn_t *how, spur_spawned_t *ret_spawned)
                                .keep = how->keep,
                                .keep_count = how->keep_count,
                                .facilities = how->facilities,
+                               .read_stat = how->read_stat,
                                .report = arena.report};
     error = arena_spawn(how, &arena, &child, ret_spawned);
     munmap(arena.base, arena.bytes);

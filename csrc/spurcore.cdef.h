@@ -258,6 +258,7 @@ typedef struct {
     uint32_t facilities;
     int32_t stdio_fd[3]; /* each >= 3 */
     int32_t detach;      /* the child belongs to init or the nearest subreaper, not to the caller */
+    int32_t read_stat;   /* let the child read its start ticks in any case */
     int32_t timeout_ms;  /* for a child in copied memory; in shared memory nobody can wait with a deadline */
     int32_t *keep;       /* descriptors that stay open under their number */
     uint64_t keep_count;
@@ -271,7 +272,8 @@ typedef struct {
     int32_t error; /* what ended it there, an errno; 0: it was killed */
     int32_t ended; /* wait_status is known */
     int32_t wait_status;
-    uint64_t start_ticks; /* 0: /proc could not be read */
+    uint64_t clock_ticks; /* its start in ticks by CLOCK_BOOTTIME; 0: not known that way */
+    uint64_t stat_ticks;  /* by its own /proc/self/stat; 0: not read, or not readable */
 } spur_spawned_t;
 
 extern char **environ;

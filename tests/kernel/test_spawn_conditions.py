@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import ctypes
 import errno
 import mmap
 import os
 import resource
 import signal
 import statistics
+import struct
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,6 +27,7 @@ from tests import seccomp
 from tests.spawning import DETACHED, PYTHON, ROUTES, in_child, output_of, wait_end
 
 _CLONE3, _CLOSE_RANGE = 435, 436
+_SYS_RT_SIGACTION = {"x86_64": 13, "aarch64": 134}[os.uname().machine]
 _HEAP_BYTES = 2 << 30
 _PAGE_BYTES = 4096
 
@@ -163,6 +167,19 @@ def test_signals_turned_off_in_the_launcher() -> None:
             assert info.signal == signal.SIGTERM or info.kind.value == "unknown"
             with pytest.raises(OSError, match="EXEC"):
                 spawn(SpawnPlan(argv=["/no/such/program"], **fields))
+
+    in_child(body)
+
+
+def test_signals_that_libc_keeps_for_itself(payload_program: Callable[[str], Path]) -> None:
+    """32 and 33 ignored, which no libc function can do and some launchers were started with: default in the job."""
+
+    def body() -> None:
+        ignore = struct.pack("=QQQQ", 1, 0, 0, 0)
+        for number in (32, 33, 34, 64):
+            assert ctypes.CDLL(None).syscall(_SYS_RT_SIGACTION, number, ignore, None, 8) == 0
+        for fields in ROUTES:
+            assert b"disposition" not in output_of([payload_program("probe")], **fields)[0]
 
     in_child(body)
 
