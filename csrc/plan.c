@@ -17,7 +17,8 @@ static int string_fits(const spur_plan_t *plan, uint64_t offset)
     return offset >= sizeof *plan && offset < plan->size; /* the last byte of the plan is NUL */
 }
 
-/* A table of offsets becomes a NULL-terminated array of pointers, where it stands. */
+/* A table of offsets becomes a NULL-terminated array of pointers, where it stands. Two tables in one place are refused: the pointers
+ * of the first are no offsets to the second. */
 static int table_relocate(spur_plan_t *plan, spur_plan_span_t span, char ***ret_table)
 {
     spur_plan_span_t whole = {span.offset, span.count + 1};
@@ -40,11 +41,6 @@ static int table_relocate(spur_plan_t *plan, spur_plan_span_t span, char ***ret_
     pointers[span.count] = NULL;
     *ret_table = pointers;
     return 0;
-}
-
-static int overlaps(spur_plan_span_t a, spur_plan_span_t b)
-{
-    return a.offset < b.offset + (b.count + 1) * 8 && b.offset < a.offset + (a.count + 1) * 8;
 }
 
 static int header_check(const spur_plan_t *plan, size_t size)
@@ -93,9 +89,6 @@ int spur_plan_relocate(void *base, size_t size, struct spur_view *ret_view)
         error = tables_relocate(plan, &view);
     if (error)
         return error;
-    /* Two tables in one place would have been relocated twice. */
-    if (overlaps(plan->argv, plan->envp) || overlaps(plan->argv, plan->candidates) || overlaps(plan->envp, plan->candidates))
-        return -EBADMSG;
     view.groups = (const uint32_t *)(const void *)(text + plan->groups.offset);
     view.limits = (const spur_plan_limit_t *)(const void *)(text + plan->limits.offset);
     view.affinity = (const unsigned char *)(text + plan->affinity.offset);

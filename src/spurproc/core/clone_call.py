@@ -16,7 +16,7 @@ NOBODY = -1
 _PAUSES_S = tuple(0.001 * 2**turn for turn in range(9))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class CloneRequest:
     """What to clone: with `plan` the job itself, else the program at `program_fd`, whose plan is at `plan_fd`."""
 
@@ -32,7 +32,7 @@ class CloneRequest:
     """Until the exec, for a child in copied memory (no clone3). In shared memory the caller sleeps until then."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class CloneResult:
     """`pid` and `pidfd` where `started`; else the last `stage`, with the errno there or the wait status of what was killed."""
 

@@ -37,6 +37,7 @@ _OURS = frozenset(
         b"FDSTORE",
     }
 )
+_OURS_BEGIN = frozenset(name[:1] for name in _OURS)
 _DEFAULT_PATH = os.fsencode(os.defpath)
 
 
@@ -45,15 +46,13 @@ def inherited_entries() -> list[bytes]:
 
     From environ(7) itself and not os.environ: duplicates, names without '=' and bytes that are no text stay as they are.
     """
-    entries = []
     table: Any = lib.environ
-    index = 0
-    while table != ffi.NULL and table[index] != ffi.NULL:
-        entry: bytes = ffi.string(table[index])  # type: ignore[assignment]  # char * gives bytes
-        if entry.partition(b"=")[0] not in _OURS:
-            entries.append(entry)
-        index += 1
-    return entries
+    count = 0
+    while table and table[count]:
+        count += 1
+    pointers: Any = ffi.unpack(table, count) if count else []
+    entries: list[Any] = [ffi.string(pointer) for pointer in pointers]
+    return [entry for entry in entries if entry[:1] not in _OURS_BEGIN or entry.partition(b"=")[0] not in _OURS]
 
 
 def env_entries(env: EnvArgument) -> list[bytes]:

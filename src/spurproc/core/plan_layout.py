@@ -21,6 +21,9 @@ HEADER_FIELDS = (
 """In the order of the struct; a test holds both to the compiler's offsets."""
 
 _ALIGNMENT = 8
+_HAS_UMASK, _HAS_OOM_SCORE_ADJ = lib.SPUR_PLAN_HAS_UMASK, lib.SPUR_PLAN_HAS_OOM_SCORE_ADJ
+_HAS_GROUPS, _HAS_GID, _HAS_UID = lib.SPUR_PLAN_HAS_GROUPS, lib.SPUR_PLAN_HAS_GID, lib.SPUR_PLAN_HAS_UID
+_NO_NEW_PRIVS = lib.SPUR_PLAN_NO_NEW_PRIVS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +36,15 @@ class RecorderPart:
     nonce: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+_NO_RECORDER = RecorderPart(folder_fd=-1, lock_fd=-1, containment=0, nonce=b"")
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
 class PlanFields:
-    """A plan with nothing left to look up: bytes and numbers. Descriptors are those of the process that will read it."""
+    """A plan with nothing left to look up: bytes and numbers. Descriptors are those of the process that will read it.
+
+    Not frozen: made once a spawn, and a frozen dataclass of this size takes three times as long to make.
+    """
 
     argv: Sequence[bytes]
     envp: Sequence[bytes]
@@ -63,15 +72,14 @@ class PlanFields:
     @property
     def flags(self) -> int:
         """SPUR_PLAN_ bits: which optional numbers are there."""
-        present = (
-            (lib.SPUR_PLAN_HAS_UMASK, self.umask is not None),
-            (lib.SPUR_PLAN_HAS_OOM_SCORE_ADJ, self.oom_score_adj is not None),
-            (lib.SPUR_PLAN_HAS_GROUPS, self.groups is not None),
-            (lib.SPUR_PLAN_HAS_GID, self.gid is not None),
-            (lib.SPUR_PLAN_HAS_UID, self.uid is not None),
-            (lib.SPUR_PLAN_NO_NEW_PRIVS, self.no_new_privs),
+        return (
+            (self.umask is not None) * _HAS_UMASK
+            | (self.oom_score_adj is not None) * _HAS_OOM_SCORE_ADJ
+            | (self.groups is not None) * _HAS_GROUPS
+            | (self.gid is not None) * _HAS_GID
+            | (self.uid is not None) * _HAS_UID
+            | self.no_new_privs * _NO_NEW_PRIVS
         )
-        return sum(bit for bit, there in present if there)
 
 
 def pack_plan(fields: PlanFields) -> bytes:
@@ -88,7 +96,7 @@ def pack_plan(fields: PlanFields) -> bytes:
         at += len(array)
     loose = [text for text in (*fields.stdio_path, fields.cwd) if text is not None]
     strings = [*itertools.chain(*tables), *loose]
-    offsets = list(itertools.accumulate((len(text) + 1 for text in strings), initial=at))
+    offsets = list(itertools.accumulate([len(text) + 1 for text in strings], initial=at))
     blob = b"\0".join(strings) + b"\0"
     if blob.count(0) != len(strings):
         raise InvalidArgument(f"{_holder_of_nul(fields)}: a string holds a NUL")
@@ -97,12 +105,12 @@ def pack_plan(fields: PlanFields) -> bytes:
 
 
 def _arrays(fields: PlanFields) -> list[tuple[bytes, int]]:
-    groups = fields.groups or ()
+    groups, limits, pass_fds = fields.groups or (), fields.limits, fields.pass_fds
     arrays = (
-        (struct.pack(f"={len(groups)}I", *groups), len(groups)),
-        (b"".join(struct.pack("=3Q", *limit) for limit in fields.limits), len(fields.limits)),
+        (struct.pack(f"={len(groups)}I", *groups) if groups else b"", len(groups)),
+        (b"".join([struct.pack("=3Q", *limit) for limit in limits]), len(limits)),
         (fields.affinity, len(fields.affinity)),
-        (struct.pack(f"={len(fields.pass_fds)}i", *fields.pass_fds), len(fields.pass_fds)),
+        (struct.pack(f"={len(pass_fds)}i", *pass_fds) if pass_fds else b"", len(pass_fds)),
     )
     return [(array + bytes(-len(array) % _ALIGNMENT), count) for array, count in arrays]
 
@@ -120,7 +128,7 @@ def _header(fields: PlanFields, offsets: Sequence[int], spans: Sequence[tuple[in
     loose = iter(offsets[sum(count for _, count in spans[:3]) :])
     paths = [next(loose) if path is not None else 0 for path in fields.stdio_path]
     cwd = next(loose) if fields.cwd is not None else 0
-    recorder = fields.recorder or RecorderPart(folder_fd=-1, lock_fd=-1, containment=0, nonce=b"")
+    recorder = fields.recorder or _NO_RECORDER
     return HEADER.pack(
         *(lib.SPUR_PLAN_MAGIC, lib.SPUR_PLAN_VERSION, offsets[-1]),
         *(fields.mode, fields.flags, fields.facilities, fields.channel_fd, fields.gate_fd, fields.cgroup_fd, fields.cgroup_inode),

@@ -12,7 +12,7 @@ import fcntl
 import os
 from _socket import socket, socketpair
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from spurproc.core._native import lib
 from spurproc.core.clone_call import CloneRequest, CloneResult, clone
@@ -92,7 +92,8 @@ def begin(
         birth = raised(birth_fd, lent) if birth_fd >= 0 else fields.cgroup_fd if recorder is None else _NOBODY
         ours, theirs = _channel(lent)
         try:
-            return _begin_program(plan, replace(fields, channel_fd=theirs.fileno()), ours, birth, lent)
+            fields.channel_fd = theirs.fileno()
+            return _begin_program(plan, fields, ours, birth, lent)
         except BaseException:
             ours.close()
             raise
@@ -141,7 +142,7 @@ def _begin_program(plan: SpawnPlan, fields: PlanFields, ours: socket, birth: int
     result = clone(request)
     if request.cgroup_fd >= 0 and not result.started and result.stage == SpawnStage.NONE:
         # A cgroup.kill in the target's past, and not in our own cgroup's, kills what is born there before its first instruction.
-        request = replace(request, cgroup_fd=_NOBODY)
+        request.cgroup_fd = _NOBODY
         result = clone(request)
     return _taken(plan, fields, result, ours, born=request.cgroup_fd >= 0)
 
@@ -182,7 +183,7 @@ def _taken(
 ) -> tuple[Starting, Spawned]:
     if not result.started:
         raise _not_started(plan, fields, result)
-    pidfd = Pidfd.take_fd(result.pidfd, result.pid)
+    pidfd = Pidfd(result.pidfd, result.pid, fields.facilities | lib.SPUR_FACILITY_PIDFD_OPEN)
     starting = Starting(plan, fields, pidfd, ours)
     try:
         identity = ProcessIdentity.of_child(pidfd, result.start_ticks) if result.start_ticks else ProcessIdentity.of_pidfd(pidfd)
