@@ -11,7 +11,19 @@ CSRC = Path(__file__).resolve().parent
 ROOT = CSRC.parent
 
 # Written out, not globbed: csrc/ also holds the static program and the C tests.
-UNITS = ["cgroup.c", "child.c", "clone.c", "facilities.c", "identity.c", "liveness.c", "members.c", "pidfd.c", "plan.c", "procstat.c", "spawn.c"]
+UNITS = [
+    "cgroup.c",
+    "child.c",
+    "clone.c",
+    "facilities.c",
+    "identity.c",
+    "liveness.c",
+    "members.c",
+    "pidfd.c",
+    "plan.c",
+    "procstat.c",
+    "spawn.c",
+]
 FLAGS = ["-std=gnu11", "-O2", "-fvisibility=hidden", "-Wall", "-Wextra"]
 
 ffibuilder = FFI()
