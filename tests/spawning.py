@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from spurproc.core.exit_info import ExitInfo
 from spurproc.core.spawn import Spawned, SpawnPlan, spawn
 
@@ -23,6 +25,16 @@ THROUGH_PROGRAM: Fields = {"umask": 0o22}
 DETACHED: Fields = {"detach": True}
 ROUTES = (PLAIN, THROUGH_PROGRAM)
 """Fields that send a plan along each of the two ways to its exec."""
+
+DETACH = pytest.mark.parametrize("detach", [False, True], ids=["child", "detached"])
+DETACH_AND_STATUS = pytest.mark.parametrize(
+    "detach",
+    [
+        pytest.param(False, id="child"),
+        # Only the kernel's record tells how a process ended that others have reaped.
+        pytest.param(True, id="detached", marks=pytest.mark.needs_facility("pidfd_exit_info")),
+    ],
+)
 
 
 def wait_end(spawned: Spawned) -> ExitInfo:

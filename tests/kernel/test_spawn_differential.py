@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from spurproc.core.cgroup import Cgroup
-from tests.spawning import output_of, read_to_end
+from tests.spawning import DETACH_AND_STATUS, output_of, read_to_end
 
 INTENDED = {
     "session": "every job has a session of its own",
@@ -66,13 +66,13 @@ def _differences(probe: Path, **fields: Any) -> dict[str, tuple[list[bytes] | No
     return {name: (bare.get(name), ours.get(name)) for name in bare.keys() | ours.keys() if bare.get(name) != ours.get(name)}
 
 
-@pytest.mark.parametrize("detach", [False, True], ids=["child", "detached"])
+@DETACH_AND_STATUS
 def test_plain_job_is_born_like_a_bare_one(payload_program: Callable[[str], Path], *, detach: bool) -> None:
     """Without the static program."""
     assert _differences(payload_program("probe"), detach=detach).keys() == INTENDED.keys()
 
 
-@pytest.mark.parametrize("detach", [False, True], ids=["child", "detached"])
+@DETACH_AND_STATUS
 def test_job_through_the_program_is_born_like_a_bare_one(payload_program: Callable[[str], Path], *, detach: bool) -> None:
     """With a cwd that is the same, so that the static program runs and changes nothing."""
     assert _differences(payload_program("probe"), detach=detach, cwd=os.getcwd()).keys() == INTENDED.keys()
@@ -88,7 +88,8 @@ def test_only_the_cgroup_differs_where_one_is_given(payload_program: Callable[[s
         assert any(line.startswith(b"0::") and line.endswith(b"/job") for line in ours)
 
 
-def test_caller_with_odd_signals_starts_clean_jobs(payload_program: Callable[[str], Path]) -> None:
+@DETACH_AND_STATUS
+def test_caller_with_odd_signals_starts_clean_jobs(payload_program: Callable[[str], Path], *, detach: bool) -> None:
     """Blocked, ignored and handled signals of the launcher reach no job."""
     held = {number: signal.getsignal(number) for number in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGINT, signal.SIGUSR1)}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
@@ -96,8 +97,8 @@ def test_caller_with_odd_signals_starts_clean_jobs(payload_program: Callable[[st
         for number in (signal.SIGPIPE, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)
         signal.signal(signal.SIGUSR1, lambda *_: None)
-        for fields in ({}, {"cwd": os.getcwd()}, {"detach": True}):
-            assert _differences(payload_program("probe"), **fields).keys() == INTENDED.keys()
+        for fields in ({}, {"cwd": os.getcwd()}):
+            assert _differences(payload_program("probe"), detach=detach, **fields).keys() == INTENDED.keys()
     finally:
         for number, handler in held.items():
             signal.signal(number, handler)
