@@ -136,6 +136,15 @@ static uint64_t stat_ticks(const struct spur_report *report)
     return stat.start_ticks;
 }
 
+/* Where 0-2 are closed the kernel puts it there. With no higher number left it stays. */
+static int pidfd_raised(int pidfd)
+{
+    int higher = pidfd > 2 ? pidfd : fcntl(pidfd, F_DUPFD_CLOEXEC, 3);
+    if (higher >= 0 && higher != pidfd)
+        close(pidfd);
+    return higher < 0 ? pidfd : higher;
+}
+
 static void result_take(const spur_spawn_t *how, struct spur_report *report, spur_spawned_t *ret_spawned)
 {
     int reached = how->plan != NULL ? SPUR_STAGE_EXEC : SPUR_STAGE_PROGRAM;
@@ -145,6 +154,8 @@ static void result_take(const spur_spawn_t *how, struct spur_report *report, spu
             child_reap(report);
         close(report->pidfd);
     }
+    if (started)
+        report->pidfd = pidfd_raised(report->pidfd);
     *ret_spawned = (spur_spawned_t){started,
                                     started ? report->pid : -1,
                                     started ? report->pidfd : -1,

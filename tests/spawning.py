@@ -94,6 +94,12 @@ def in_child(body: Callable[[], None]) -> None:
         raise AssertionError(problem.decode())
 
 
+def no_child_is_left() -> None:
+    """Not even one that sends no SIGCHLD (__WALL)."""
+    with pytest.raises(ChildProcessError):
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | 0x40000000)
+
+
 def status_fields(text: bytes) -> dict[str, str]:
     """/proc/PID/status as a dict."""
     return {name: value.strip() for name, _, value in (line.partition(":") for line in text.decode().splitlines())}

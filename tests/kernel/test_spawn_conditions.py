@@ -17,12 +17,15 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from spurproc.core import facilities, identity
 from spurproc.core.facilities import Facilities
+from spurproc.core.identity import reader
 from spurproc.core.spawn import SpawnPlan, spawn
+from spurproc.errors import SpawnError
 from tests import seccomp
 from tests.spawning import DETACHED, PYTHON, ROUTES, in_child, output_of, wait_end
 
@@ -106,8 +109,44 @@ def test_closed_stdio() -> None:
             os.close(fd)
         for fields in (*ROUTES, DETACHED, {"stdin": "/dev/zero"}):
             output, _ = output_of(["/bin/ls", "-l", "/proc/self/fd"], **fields)
+            spawned = spawn(SpawnPlan(argv=["/bin/true"], **fields))
+            assert spawned.pidfd.fileno() > 2
+            wait_end(spawned)
             shown = [line.split(b" -> ")[0].rsplit(b" ", 1)[-1] for line in output.splitlines()[1:]]
             assert shown == [b"0", b"1", b"2", b"3"]
+
+    in_child(body)
+
+
+def _refusal(**fields: Any) -> int | None:
+    """The errno that a start of these fields is refused with; None if it was not."""
+    try:
+        spawned = spawn(SpawnPlan(argv=["/bin/true"], **fields))
+    except SpawnError as error:
+        return error.errno
+    wait_end(spawned)
+    return None
+
+
+def test_no_descriptor_left() -> None:
+    """EMFILE, wherever it strikes on the way, is a SpawnError; nothing is left open and the next start is fine."""
+
+    def body() -> None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        read_fd, write_fd = os.pipe()
+        reader()
+        for fields in (*ROUTES, DETACHED):
+            before = os.listdir("/proc/self/fd")
+            for room in range(12):
+                used = max(map(int, before))
+                resource.setrlimit(resource.RLIMIT_NOFILE, (used + room, hard))
+                refused = _refusal(**fields)
+                assert refused in {None, errno.EMFILE}
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            assert os.listdir("/proc/self/fd") == before
+            assert output_of(["/bin/echo", "-n", "here"], **fields)[0] == b"here"
+        os.close(read_fd)
+        os.close(write_fd)
 
     in_child(body)
 

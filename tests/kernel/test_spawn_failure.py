@@ -18,11 +18,10 @@ import pytest
 
 from spurproc.core.cgroup import Cgroup
 from spurproc.core.identity import reader
-from spurproc.core.spawn import Spawned, SpawnPlan, SpawnStage, begin, spawn
-from spurproc.core.starting import read_progress
+from spurproc.core.spawn import Spawned, SpawnPlan, spawn
 from spurproc.errors import SpawnError
 from tests import seccomp
-from tests.spawning import DETACH, DETACH_AND_STATUS, ROUTES, in_child, output_of, wait_end
+from tests.spawning import DETACH, DETACH_AND_STATUS, ROUTES, in_child, no_child_is_left, output_of, wait_end
 
 _PR_SET_CHILD_SUBREAPER = 36
 _SYS_SETSID = {"x86_64": 112, "aarch64": 157}[os.uname().machine]
@@ -45,12 +44,6 @@ def refused(argv: list[Any], **fields: Any) -> SpawnError:
     with pytest.raises(SpawnError) as caught:
         spawn(SpawnPlan(argv=argv, **fields))
     return caught.value
-
-
-def no_child_is_left() -> None:
-    """Not even one that sends no SIGCHLD (__WALL)."""
-    with pytest.raises(ChildProcessError):
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | 0x40000000)
 
 
 def script(folder: Path, content: bytes, mode: int = 0o755) -> Path:
@@ -217,62 +210,6 @@ def test_closed_descriptors_are_refused() -> None:
     for fields in ROUTES:
         error = refused(["/bin/true"], pass_fds=[write_fd], **fields)
         assert (error.errno, error.stage) == (errno.EBADF, "DESCRIPTORS")
-
-
-@DETACH
-def test_fifo_as_stdout_blocks_the_job_and_not_the_caller(tmp_path: Path, *, detach: bool) -> None:
-    """`begin` returns; `confirm` gives up at its deadline, names the stage and leaves nothing."""
-    os.mkfifo(tmp_path / "fifo")
-    starting, spawned = begin(SpawnPlan(argv=["/bin/echo", "hello"], stdout=tmp_path / "fifo", detach=detach))
-    with pytest.raises(SpawnError) as caught:
-        starting.confirm(0.1)
-    assert (caught.value.errno, caught.value.stage) == (errno.ETIMEDOUT, "STDOUT")
-    assert spawned.identity.liveness().value == "gone"
-
-
-def test_fifo_with_a_reader_is_fine(tmp_path: Path) -> None:
-    """The job waits for its reader, as open(2) does."""
-    path = tmp_path / "fifo"
-    os.mkfifo(path)
-    starting, spawned = begin(SpawnPlan(argv=["/bin/echo", "hello"], stdout=path))
-    with path.open("rb") as reader:
-        starting.confirm(5)
-        assert reader.read() == b"hello\n"
-    assert wait_end(spawned).succeeded
-
-
-@DETACH
-def test_killed_at_the_gate_is_not_started(*, detach: bool) -> None:
-    """EOF on the channel without "about to exec" is a failure, and says by which signal."""
-    gate_read, gate_write = os.pipe()
-    starting, spawned = begin(SpawnPlan(argv=["/bin/true"], detach=detach), gate_fd=gate_read)
-    assert starting.channel is not None
-    while read_progress(starting.channel).stage is not SpawnStage.GATE:
-        os.sched_yield()
-    spawned.pidfd.send_signal(signal.SIGKILL)
-    with pytest.raises(SpawnError) as caught:
-        starting.confirm(5)
-    assert (caught.value.errno, caught.value.stage) == (0, "GATE")
-    assert detach or "signal 9" in str(caught.value)
-    os.close(gate_read)
-    os.close(gate_write)
-
-
-def test_gate() -> None:
-    """One byte opens it; EOF means do not exec."""
-    for opened in (True, False):
-        gate_read, gate_write = os.pipe()
-        starting, spawned = begin(SpawnPlan(argv=["/bin/true"]), gate_fd=gate_read)
-        os.close(gate_read)
-        if opened:
-            os.write(gate_write, b"x")
-            starting.confirm(5)
-            assert wait_end(spawned).succeeded
-        os.close(gate_write)
-        if not opened:
-            with pytest.raises(SpawnError) as caught:
-                starting.confirm(5)
-            assert (caught.value.errno, caught.value.stage) == (errno.ECANCELED, "GATE")
 
 
 @DETACH_IN_SHARED_MEMORY

@@ -25,7 +25,7 @@ from spurproc.core.spawn_plan import SpawnPlan
 from spurproc.core.spawn_resources import FIRST_FREE_FD, needs_program, null_open, raised, resolve
 from spurproc.core.spawn_stage import SpawnStage
 from spurproc.core.starting import Starting, failure
-from spurproc.errors import SpawnError
+from spurproc.errors import SpawnError, SpurprocError
 
 __all__ = ["ReapedBy", "SpawnPlan", "SpawnStage", "Spawned", "begin", "spawn"]
 
@@ -60,43 +60,56 @@ class Spawned:
         return self.identity.pid
 
 
-def spawn(plan: SpawnPlan, *, timeout_s: float | None = _START_TIMEOUT_S) -> Spawned:
+def spawn(plan: SpawnPlan, *, timeout_s: float | None = None) -> Spawned:
     """Start `plan` and return once it has been exec'd.
 
     Raises SpawnError, with stage and errno, if it was not: then no process, descriptor or file of it is left (a detached one is
     init's to reap). That is known in milliseconds unless a stage blocks (a FIFO as stdout, a dead network file system): after
-    `timeout_s` it is killed. Raises InvalidArgument for a name that cannot be looked up. No shell, no SIGCHLD handler, no thread,
-    no pdeathsig; safe from any thread. A program file still open for writing (ETXTBSY) and a full process table (EAGAIN) are
-    tried again for less than 0.6 s.
+    `timeout_s`, by default 10 s, it is killed. A plain plan can block nowhere but in the exec itself, on the file system of its
+    program, and is waited for without a limit there; with a `timeout_s` it too goes through the static program, which costs
+    some 0.05 ms. Raises InvalidArgument for a name that cannot be looked up. No shell, no SIGCHLD handler, no thread, no
+    pdeathsig; safe from any thread. A program file still open for writing (ETXTBSY) and a full process table (EAGAIN) are tried
+    again for half a second.
     """
-    starting, spawned = begin(plan)
-    starting.confirm(timeout_s)
+    starting, spawned = begin(plan, killable=timeout_s is not None)
+    try:
+        starting.confirm(_START_TIMEOUT_S if timeout_s is None else timeout_s)
+    except SpawnError:
+        raise
+    except BaseException:
+        starting.abandon()
+        raise
     return spawned
 
 
 def begin(
-    plan: SpawnPlan, *, gate_fd: int = _NOBODY, recorder: RecorderPart | None = None, birth_fd: int = _NOBODY
+    plan: SpawnPlan,
+    *,
+    gate_fd: int = _NOBODY,
+    recorder: RecorderPart | None = None,
+    birth_fd: int = _NOBODY,
+    killable: bool = False,
 ) -> tuple[Starting, Spawned]:
     """Clone `plan`'s process and do not wait for its exec: the caller confirms or abandons the Starting.
 
     `gate_fd`: it waits there for one byte before exec; EOF there means do not exec. `recorder`: a recorder is started instead,
-    which starts the plan itself; then `birth_fd` is the folder of the recorder's own cgroup. Raises SpawnError for what fails
-    up to the exec of the static program.
+    which starts the plan itself; then `birth_fd` is the folder of the recorder's own cgroup. `killable`: do not sleep until the
+    exec even of a plain plan. Raises SpawnError for what fails up to the exec of the static program.
     """
-    with ExitStack() as lent:
-        mode = lib.SPUR_MODE_LEADER if recorder is None else lib.SPUR_MODE_RECORDER
-        gate = raised(gate_fd, lent) if gate_fd >= 0 else _NOBODY
-        fields = resolve(plan, lent, mode=mode, gate_fd=gate, recorder=recorder)
-        if not needs_program(fields):
-            return _begin_plain(plan, fields)
-        birth = raised(birth_fd, lent) if birth_fd >= 0 else fields.cgroup_fd if recorder is None else _NOBODY
-        ours, theirs = _channel(lent)
-        try:
-            fields.channel_fd = theirs.fileno()
-            return _begin_program(plan, fields, ours, birth, lent)
-        except BaseException:
-            ours.close()
-            raise
+    try:
+        with ExitStack() as lent:
+            mode = lib.SPUR_MODE_LEADER if recorder is None else lib.SPUR_MODE_RECORDER
+            gate = raised(gate_fd, lent) if gate_fd >= 0 else _NOBODY
+            fields = resolve(plan, lent, mode=mode, gate_fd=gate, recorder=recorder)
+            if not (killable or needs_program(fields)):
+                return _begin_plain(plan, fields)
+            birth = raised(birth_fd, lent) if birth_fd >= 0 else fields.cgroup_fd if recorder is None else _NOBODY
+            return _begin_program(plan, fields, birth, lent)
+    except SpurprocError:
+        raise
+    except OSError as error:  # of what is made before the clone: descriptors, the sealed plan
+        number = error.errno or errno.EIO
+        raise SpawnError(number, SpawnStage.NONE.name, plan.argv0) from error
 
 
 def _channel(lent: ExitStack) -> tuple[socket, socket]:
@@ -125,8 +138,18 @@ def _begin_plain(plan: SpawnPlan, fields: PlanFields) -> tuple[Starting, Spawned
     return _taken(plan, fields, clone(request), None, born=False)
 
 
-def _begin_program(plan: SpawnPlan, fields: PlanFields, ours: socket, birth: int, lent: ExitStack) -> tuple[Starting, Spawned]:
+def _begin_program(plan: SpawnPlan, fields: PlanFields, birth: int, lent: ExitStack) -> tuple[Starting, Spawned]:
     _refuse_frozen(plan, birth)
+    ours, theirs = _channel(lent)
+    fields.channel_fd = theirs.fileno()
+    try:
+        return _begin_channelled(plan, fields, ours, birth, lent)
+    except BaseException:
+        ours.close()
+        raise
+
+
+def _begin_channelled(plan: SpawnPlan, fields: PlanFields, ours: socket, birth: int, lent: ExitStack) -> tuple[Starting, Spawned]:
     plan_fd = _sealed(pack_plan(fields), lent)
     part = fields.recorder
     own = (plan_fd, fields.channel_fd, fields.gate_fd, fields.cgroup_fd, *((part.folder_fd, part.lock_fd) if part else ()))

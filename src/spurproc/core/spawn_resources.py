@@ -24,6 +24,7 @@ __all__ = ["FIRST_FREE_FD", "needs_program", "null_open", "raised", "resolve"]
 FIRST_FREE_FD = 3
 """0-2 are the job's: whatever else a child needs stands higher, even where the caller runs with them closed."""
 
+_STDIO_STAGES = ("STDIN", "STDOUT", "STDERR")
 _NULL = "/dev/null"
 _NULL_DEVICE = os.makedev(1, 3)
 
@@ -113,8 +114,7 @@ def resolve(plan: SpawnPlan, lent: ExitStack, **more: Any) -> PlanFields:
 
 
 def _refuse_closed(plan: SpawnPlan) -> None:
-    named = [*zip(("STDIN", "STDOUT", "STDERR"), plan.stdio, strict=True), *(("DESCRIPTORS", fd) for fd in plan.pass_fds)]
-    for stage, fd in named:
+    for stage, fd in (*zip(_STDIO_STAGES, plan.stdio, strict=True), *(("DESCRIPTORS", fd) for fd in plan.pass_fds)):
         if isinstance(fd, int):
             try:
                 fcntl.fcntl(fd, fcntl.F_GETFD)

@@ -1,0 +1,97 @@
+"""A program on its way to its exec: at a gate, at a FIFO, killed there, given up."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from spurproc.core.spawn import SpawnPlan, SpawnStage, begin, spawn
+from spurproc.core.starting import read_progress
+from spurproc.errors import SpawnError
+from tests.spawning import DETACH, no_child_is_left, wait_end
+
+
+@DETACH
+def test_fifo_as_stdout_blocks_the_job_and_not_the_caller(tmp_path: Path, *, detach: bool) -> None:
+    """`begin` returns; `confirm` gives up at its deadline, names the stage and leaves nothing."""
+    os.mkfifo(tmp_path / "fifo")
+    starting, spawned = begin(SpawnPlan(argv=["/bin/echo", "hello"], stdout=tmp_path / "fifo", detach=detach))
+    with pytest.raises(SpawnError) as caught:
+        starting.confirm(0.1)
+    assert (caught.value.errno, caught.value.stage) == (errno.ETIMEDOUT, "STDOUT")
+    assert spawned.identity.liveness().value == "gone"
+
+
+def test_deadline_holds_for_a_plain_plan_too() -> None:
+    """With a deadline nobody sleeps until the exec: the launcher waits on a channel, and can kill."""
+    starting, spawned = begin(SpawnPlan(argv=["/bin/true"]), killable=True)
+    assert starting.channel is not None
+    starting.confirm(5)
+    assert wait_end(spawned).succeeded
+    assert wait_end(spawn(SpawnPlan(argv=["/bin/true"]), timeout_s=5)).succeeded
+
+
+def test_interrupted_wait_leaves_nothing(tmp_path: Path) -> None:
+    """KeyboardInterrupt while the job is on its way: it is killed and reaped."""
+    os.mkfifo(tmp_path / "fifo")
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            spawn(SpawnPlan(argv=["/bin/echo"], stdout=tmp_path / "fifo"))
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    no_child_is_left()
+
+
+def test_fifo_with_a_reader_is_fine(tmp_path: Path) -> None:
+    """The job waits for its reader, as open(2) does."""
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    starting, spawned = begin(SpawnPlan(argv=["/bin/echo", "hello"], stdout=path))
+    with path.open("rb") as reader:
+        starting.confirm(5)
+        assert reader.read() == b"hello\n"
+    assert wait_end(spawned).succeeded
+
+
+@DETACH
+def test_killed_at_the_gate_is_not_started(*, detach: bool) -> None:
+    """EOF on the channel without "about to exec" is a failure, and says by which signal."""
+    gate_read, gate_write = os.pipe()
+    starting, spawned = begin(SpawnPlan(argv=["/bin/true"], detach=detach), gate_fd=gate_read)
+    assert starting.channel is not None
+    while read_progress(starting.channel).stage is not SpawnStage.GATE:
+        os.sched_yield()
+    spawned.pidfd.send_signal(signal.SIGKILL)
+    with pytest.raises(SpawnError) as caught:
+        starting.confirm(5)
+    assert (caught.value.errno, caught.value.stage) == (0, "GATE")
+    assert detach or "signal 9" in str(caught.value)
+    os.close(gate_read)
+    os.close(gate_write)
+
+
+def test_gate() -> None:
+    """One byte opens it; EOF means do not exec."""
+    for opened in (True, False):
+        gate_read, gate_write = os.pipe()
+        starting, spawned = begin(SpawnPlan(argv=["/bin/true"]), gate_fd=gate_read)
+        os.close(gate_read)
+        if opened:
+            os.write(gate_write, b"x")
+            starting.confirm(5)
+            assert wait_end(spawned).succeeded
+        os.close(gate_write)
+        if not opened:
+            with pytest.raises(SpawnError) as caught:
+                starting.confirm(5)
+            assert (caught.value.errno, caught.value.stage) == (errno.ECANCELED, "GATE")
