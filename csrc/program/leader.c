@@ -21,10 +21,10 @@ static int result_of(long value)
     return value < 0 ? -errno : 0;
 }
 
+/* Straight from a spawn the dispositions are the default already; a recorder may have made some of its own. */
 static int signals_reset(const struct spur_view *view)
 {
-    (void)view;
-    int error = spur_child_signals_default();
+    int error = view->header->mode == SPUR_MODE_LEADER ? 0 : spur_child_signals_default();
     return error ? error : spur_child_mask(0, NULL);
 }
 
@@ -93,7 +93,10 @@ static int umask_set(const struct spur_view *view)
 
 static int cwd_change(const struct spur_view *view)
 {
-    return view->cwd == NULL ? 0 : result_of(chdir(view->cwd));
+    if (view->cwd == NULL)
+        return 0;
+    spur_stage_send(view, SPUR_STAGE_CWD, 0);
+    return result_of(chdir(view->cwd));
 }
 
 /* O_APPEND, never O_TRUNC: what an earlier attempt wrote stays, and stdout and stderr may share one file. */
@@ -102,6 +105,7 @@ static int stdio_open(const struct spur_view *view, int target)
     const char *path = view->stdio_path[target];
     if (path == NULL)
         return 0;
+    spur_stage_send(view, (spur_stage_t)(SPUR_STAGE_STDIN + target), 0);
     int fd = open(path, O_NOCTTY | (target == 0 ? O_RDONLY : O_WRONLY | O_CREAT | O_APPEND), 0666);
     if (fd < 0)
         return -errno;
@@ -139,6 +143,7 @@ static int gate_wait(const struct spur_view *view)
     ssize_t length;
     if (view->header->gate_fd < FD_FIRST)
         return 0;
+    spur_stage_send(view, SPUR_STAGE_GATE, 0);
     do {
         length = read(view->header->gate_fd, &byte, 1);
     } while (length < 0 && errno == EINTR);
@@ -149,6 +154,7 @@ static int gate_wait(const struct spur_view *view)
  * within milliseconds and is no fault of the job. The pauses add up to half a second. */
 static int exec_patiently(const struct spur_view *view)
 {
+    spur_stage_send(view, SPUR_STAGE_EXEC, 0);
     int error = spur_child_exec(view);
     for (long pause_ns = 1000000; error == -ETXTBSY && pause_ns < 512000000; pause_ns *= 2) {
         const struct timespec pause = {0, pause_ns};
@@ -158,36 +164,34 @@ static int exec_patiently(const struct spur_view *view)
     return error;
 }
 
+/* A step that can block announces itself first: a launcher that waits wants to know where. */
 static const struct step {
     spur_stage_t stage;
-    int announced; /* it can block, and a launcher that waits wants to know where */
     int (*take)(const struct spur_view *view);
 } STEPS[] = {
-    {SPUR_STAGE_SIGNALS, 0, signals_reset},
-    {SPUR_STAGE_DESCRIPTORS, 0, descriptors_wire},
-    {SPUR_STAGE_SESSION, 0, session_begin},
-    {SPUR_STAGE_CGROUP, 0, spur_cgroup_enter},
-    {SPUR_STAGE_OOM_SCORE_ADJ, 0, oom_score_adj_set},
-    {SPUR_STAGE_LIMITS, 0, limits_set},
-    {SPUR_STAGE_AFFINITY, 0, affinity_set},
-    {SPUR_STAGE_UMASK, 0, umask_set},
-    {SPUR_STAGE_GROUPS, 0, spur_groups_set},
-    {SPUR_STAGE_GID, 0, spur_gid_set},
-    {SPUR_STAGE_UID, 0, spur_uid_set},
-    {SPUR_STAGE_CWD, 1, cwd_change},
-    {SPUR_STAGE_STDIN, 1, stdin_open},
-    {SPUR_STAGE_STDOUT, 1, stdout_open},
-    {SPUR_STAGE_STDERR, 1, stderr_open},
-    {SPUR_STAGE_NO_NEW_PRIVS, 0, no_new_privs_set},
-    {SPUR_STAGE_GATE, 1, gate_wait},
-    {SPUR_STAGE_EXEC, 1, exec_patiently},
+    {SPUR_STAGE_SIGNALS, signals_reset},
+    {SPUR_STAGE_DESCRIPTORS, descriptors_wire},
+    {SPUR_STAGE_SESSION, session_begin},
+    {SPUR_STAGE_CGROUP, spur_cgroup_enter},
+    {SPUR_STAGE_OOM_SCORE_ADJ, oom_score_adj_set},
+    {SPUR_STAGE_LIMITS, limits_set},
+    {SPUR_STAGE_AFFINITY, affinity_set},
+    {SPUR_STAGE_UMASK, umask_set},
+    {SPUR_STAGE_GROUPS, spur_groups_set},
+    {SPUR_STAGE_GID, spur_gid_set},
+    {SPUR_STAGE_UID, spur_uid_set},
+    {SPUR_STAGE_CWD, cwd_change},
+    {SPUR_STAGE_STDIN, stdin_open},
+    {SPUR_STAGE_STDOUT, stdout_open},
+    {SPUR_STAGE_STDERR, stderr_open},
+    {SPUR_STAGE_NO_NEW_PRIVS, no_new_privs_set},
+    {SPUR_STAGE_GATE, gate_wait},
+    {SPUR_STAGE_EXEC, exec_patiently},
 };
 
 void spur_leader_run(const struct spur_view *view)
 {
     for (size_t i = 0; i < sizeof STEPS / sizeof STEPS[0]; i++) {
-        if (STEPS[i].announced)
-            spur_stage_send(view, STEPS[i].stage, 0);
         int error = STEPS[i].take(view);
         if (error) {
             spur_stage_send(view, STEPS[i].stage, -error);
