@@ -92,7 +92,7 @@ def main() -> None:
     """Small heap, then large; raw numbers as JSON on the last line."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 300
     heap_gib = int(sys.argv[2]) if len(sys.argv) > 2 else 2
-    path = f"{Facilities.current().cgroup2_mount}/spurproc-bench-{os.getpid()}"
+    path = f"{Facilities.current().cgroup2_mount}/bench-spawn-{os.getpid()}"
     with Cgroup.create(path) as cgroup:
         full: dict[str, Any] = {"user": "nobody", "limits": LIMITS, "cgroup": cgroup}
         contenders: dict[str, Contender] = {
