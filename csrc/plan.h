@@ -55,6 +55,14 @@ typedef struct {
     int32_t error; /* an errno, positive */
 } spur_stage_record_t;
 
+/* What else a recorder tells its launcher in a record of the same shape. */
+typedef enum {
+    SPUR_REPORT_LEADER = 100, /* value: the leader's pid; its pidfd comes along (SCM_RIGHTS) */
+    SPUR_REPORT_ENDED = 101,  /* keeper only; value: the wait status; a usage line of 256 bytes follows */
+    SPUR_REPORT_EMPTY = 102,  /* keeper only: its last descendant has ended */
+    SPUR_REPORT_NOT_STARTED = 103 /* the stage record before this one was the leader's last */
+} spur_report_t;
+
 typedef enum {
     SPUR_PLAN_HAS_UMASK = 1,
     SPUR_PLAN_HAS_OOM_SCORE_ADJ = 2,

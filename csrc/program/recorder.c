@@ -1,8 +1,437 @@
-/* Recorder mode: start the job at a gate, wait for it, write down how it ended, end as it did. */
+/* Recorder mode: start the job at a gate, wait for it, write down how it ended, end as it did.
+ *
+ * It stands outside the job's process group, session and cgroup, with every signal blocked: nothing but SIGKILL ends it before the
+ * job has ended. Without a folder (folder_fd -1) it is a keeper: it writes nothing and tells its launcher over the channel. */
+#include "failpoint.h"
 #include "program.h"
+#include "record.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+enum { CODE_GAVE_UP = 125, CODE_NO_EXEC = 127, FD_FIRST = 3, BLOCKED_MS = 20 };
+
+struct recorder {
+    spur_plan_recorder_t plan;
+    uint32_t facilities;
+    int launcher_fd; /* channel to the launcher */
+    int leader_fd;   /* channel from the leader */
+    int gate_fd;
+    int lock_fd, started_fd, exit_fd, usage_fd;
+    int leader_pidfd;
+    int leader;
+    int64_t started_end;
+    spur_vantage_t vantage;
+    spur_stage_record_t outcome; /* the leader's last word */
+};
+
+struct end {
+    siginfo_t info;
+    struct rusage usage;
+};
+
+static int result_of(long value)
+{
+    return value < 0 ? -errno : (int)value;
+}
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+static int keeps_records(const struct recorder *recorder)
+{
+    return recorder->plan.folder_fd >= 0;
+}
+
+static void report(const struct recorder *recorder, int kind, int value)
+{
+    const spur_stage_record_t record = {kind, value};
+    (void)send(recorder->launcher_fd, &record, sizeof record, MSG_NOSIGNAL);
+}
+
+static _Noreturn void give_up(const struct recorder *recorder, spur_stage_t stage, int error)
+{
+    report(recorder, (int)stage, -error);
+    report(recorder, SPUR_REPORT_NOT_STARTED, 0);
+    _exit(CODE_GAVE_UP);
+}
+
+/* The launcher's lock may live on in a child that it forks, so ours is another open file description. A reader may hold the lock
+ * between the two, for a moment: it finds us named and alive, and concludes nothing. */
+static int lock_take(struct recorder *recorder)
+{
+    int fd = result_of(openat(recorder->plan.folder_fd, "lock", O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+    if (fd < 0)
+        return fd;
+    recorder->lock_fd = fd;
+    if (flock(recorder->plan.lock_fd, LOCK_UN) < 0)
+        return -errno;
+    close_fd(&recorder->plan.lock_fd);
+    SPUR_POINT(UNLOCKED);
+    return result_of(flock(fd, LOCK_EX));
+}
+
+/* Everything that can fail for want of something is opened before the job starts. */
+static int files_open(struct recorder *recorder)
+{
+    const int flags = O_WRONLY | O_NOFOLLOW | O_CLOEXEC, folder = recorder->plan.folder_fd;
+
+    recorder->started_fd = result_of(openat(folder, "started", flags));
+    recorder->exit_fd = result_of(openat(folder, "exit.tmp", flags));
+    recorder->usage_fd = result_of(openat(folder, "usage", flags));
+    if (recorder->started_fd < 0)
+        return recorder->started_fd;
+    if (recorder->exit_fd < 0)
+        return recorder->exit_fd;
+    return recorder->usage_fd < 0 ? recorder->usage_fd : spur_record_vantage(&recorder->vantage);
+}
+
+/* 0 where this kernel gives pidfds no inode of their own. */
+static uint64_t pidfd_inode(const struct recorder *recorder, int pidfd)
+{
+    struct stat facts;
+    return recorder->facilities & SPUR_FACILITY_PIDFS_INODE && fstat(pidfd, &facts) == 0 ? facts.st_ino : 0;
+}
+
+static int identity_append(struct recorder *recorder, const char *role, int pid, int pidfd)
+{
+    char line[SPUR_RECORD_LINE_BYTES];
+    spur_text_t text = {line, sizeof line, 0};
+    spur_procstat_t stat;
+    int error = spur_procstat_read(pid, &stat);
+
+    if (error < 0)
+        return error;
+    spur_record_identity(&text, role, pid, stat.start_ticks, pidfd_inode(recorder, pidfd), &recorder->vantage);
+    return spur_record_append(recorder->started_fd, &recorder->started_end, &text);
+}
+
+static void note(struct recorder *recorder, const char *word)
+{
+    char line[SPUR_RECORD_LINE_BYTES];
+    spur_text_t text = {line, sizeof line, 0};
+
+    if (!keeps_records(recorder))
+        return;
+    spur_text_add(&text, word);
+    spur_text_add(&text, "\n");
+    (void)spur_record_append(recorder->started_fd, &recorder->started_end, &text);
+}
+
+static int name_self(struct recorder *recorder)
+{
+    int pidfd = result_of(syscall(SPUR_SYS_PIDFD_OPEN, getpid(), 0));
+    int error = pidfd < 0 ? pidfd : identity_append(recorder, "recorder", getpid(), pidfd);
+    close_fd(&pidfd);
+    return error;
+}
+
+static int stand_apart(struct recorder *recorder)
+{
+    int error = spur_child_signals_default();
+    if (error == 0)
+        error = spur_child_mask(~0ULL, NULL);
+    if (error == 0)
+        error = spur_child_session();
+    if (error == 0 && recorder->plan.containment == SPUR_CONTAINMENT_DESCENDANTS)
+        error = result_of(prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0));
+    if (error || !keeps_records(recorder))
+        return error;
+    error = files_open(recorder);
+    if (error == 0)
+        error = name_self(recorder);
+    SPUR_POINT(NAMED);
+    return error ? error : lock_take(recorder);
+}
+
+/* A copy of this process in the job's cgroup; 0 in the copy. Without clone3 the copy joins by itself: leader mode sees to that. */
+static int clone_leader(struct recorder *recorder, int cgroup_fd, int *ret_pidfd)
+{
+    struct spur_clone_args args = {.flags = SPUR_CLONE_PIDFD, .exit_signal = SIGCHLD};
+
+    args.pidfd = (uint64_t)(uintptr_t)ret_pidfd;
+    if (cgroup_fd >= 0 && recorder->facilities & SPUR_FACILITY_CLONE_INTO_CGROUP) {
+        args.flags |= SPUR_CLONE_INTO_CGROUP;
+        args.cgroup = (uint64_t)cgroup_fd;
+    }
+    if (recorder->facilities & SPUR_FACILITY_CLONE3)
+        return result_of(syscall(SPUR_SYS_CLONE3, &args, sizeof args));
+    int pid = result_of(fork());
+    if (pid > 0)
+        *ret_pidfd = result_of(syscall(SPUR_SYS_PIDFD_OPEN, pid, 0)); /* ours to reap: the number cannot pass to another */
+    return pid;
+}
+
+/* The copy must not hold the other ends: its own gate would never say EOF. */
+static _Noreturn void become_leader(const struct spur_view *view, const int *channel, const int *gate)
+{
+    close(channel[0]);
+    close(gate[1]);
+    view->header->channel_fd = channel[1];
+    view->header->gate_fd = gate[0];
+    spur_leader_run(view);
+}
+
+static int start_once(struct recorder *recorder, const struct spur_view *view)
+{
+    int channel[2], gate[2];
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, channel) < 0 || pipe2(gate, O_CLOEXEC) < 0)
+        return -errno;
+    recorder->leader = clone_leader(recorder, view->header->cgroup_fd, &recorder->leader_pidfd);
+    if (recorder->leader == 0)
+        become_leader(view, channel, gate);
+    close(channel[1]);
+    close(gate[0]);
+    recorder->leader_fd = channel[0];
+    recorder->gate_fd = gate[1];
+    return recorder->leader < 0 ? recorder->leader : 0;
+}
+
+/* A leader speaks before it first can block. */
+static int died_at_birth(const struct recorder *recorder)
+{
+    char byte;
+    return recv(recorder->leader_fd, &byte, 1, MSG_PEEK) == 0;
+}
+
+static void reap(int pid)
+{
+    siginfo_t info;
+    (void)waitid(P_PID, (id_t)pid, &info, WEXITED);
+}
+
+/* When this returns the leader has joined its cgroup or failed to: a name in `started` is the name of a member. The kernel kills a
+ * child on its way from a cgroup that was killed more or less often than the one it is born in: then it joins by hand. */
+static int start_leader(struct recorder *recorder, const struct spur_view *view)
+{
+    int error = start_once(recorder, view);
+
+    if (error || view->header->cgroup_fd < 0 || !died_at_birth(recorder))
+        return error;
+    if (!(recorder->facilities & SPUR_FACILITY_CLONE_INTO_CGROUP))
+        return 0;
+    reap(recorder->leader);
+    close_fd(&recorder->leader_fd);
+    close_fd(&recorder->gate_fd);
+    close_fd(&recorder->leader_pidfd);
+    recorder->facilities &= ~(uint32_t)SPUR_FACILITY_CLONE_INTO_CGROUP;
+    return start_once(recorder, view);
+}
+
+/* Nothing of ours may stand between the job and its output, and the plan may be large. */
+static void drop_plan(const struct spur_view *view)
+{
+    spur_plan_t *plan = view->header;
+
+    for (int i = 0; i < FD_FIRST; i++) {
+        close(i);
+        close_fd(&plan->stdio_fd[i]);
+    }
+    for (uint64_t i = 0; i < plan->pass_fds.count; i++)
+        close(view->pass_fds[i]);
+    close_fd(&plan->cgroup_fd);
+    (void)chdir("/");
+    munmap(plan, plan->size);
+}
+
+/* The launcher holds the leader before it can have ended, so it can name it and, later, ask how it ended. */
+static void report_leader(const struct recorder *recorder)
+{
+    const spur_stage_record_t record = {SPUR_REPORT_LEADER, recorder->leader};
+    struct iovec part = {(void *)(uintptr_t)&record, sizeof record};
+    union {
+        char bytes[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr aligned;
+    } control;
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
+
+    memset(&control, 0, sizeof control);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(rights), &recorder->leader_pidfd, sizeof(int));
+    (void)sendmsg(recorder->launcher_fd, &message, MSG_NOSIGNAL);
+}
+
+static int readable(int fd, int timeout_ms)
+{
+    struct pollfd entry = {.fd = fd, .events = POLLIN};
+    return poll(&entry, 1, timeout_ms) > 0;
+}
+
+/* What the leader says until it execs, fails or dies. The launcher is told of a stage only where it blocks: each word wakes it. */
+static void follow_leader(struct recorder *recorder)
+{
+    spur_stage_record_t record;
+
+    for (;;) {
+        if (!readable(recorder->leader_fd, BLOCKED_MS))
+            report(recorder, recorder->outcome.stage, 0);
+        if (recv(recorder->leader_fd, &record, sizeof record, MSG_WAITALL) != (ssize_t)sizeof record)
+            break;
+        recorder->outcome = record;
+    }
+    close_fd(&recorder->leader_fd);
+}
+
+static int launched(const struct recorder *recorder)
+{
+    return recorder->outcome.stage == SPUR_STAGE_EXEC && recorder->outcome.error == 0;
+}
+
+/* Not reaped: until the end is on disk the zombie is its only witness. */
+static int wait_any(const struct recorder *recorder, struct end *ret_end)
+{
+    int any = recorder->plan.containment == SPUR_CONTAINMENT_DESCENDANTS;
+
+    memset(ret_end, 0, sizeof *ret_end);
+    return result_of(syscall(SYS_waitid, any ? P_ALL : P_PID, any ? 0 : recorder->leader, &ret_end->info, WEXITED | WNOWAIT,
+                             &ret_end->usage));
+}
+
+static void record_usage(struct recorder *recorder, const struct end *end)
+{
+    char line[SPUR_RECORD_LINE_BYTES] = {0};
+    spur_text_t text = {line, sizeof line, 0};
+    int64_t offset = 0;
+
+    spur_record_usage(&text, recorder->plan.nonce, &end->usage);
+    if (keeps_records(recorder))
+        (void)spur_record_append(recorder->usage_fd, &offset, &text);
+    else
+        (void)send(recorder->launcher_fd, line, sizeof line, MSG_NOSIGNAL);
+}
+
+static void record_exit(struct recorder *recorder, const struct end *end)
+{
+    char line[SPUR_RECORD_EXIT_BYTES];
+    spur_text_t text = {line, sizeof line, 0};
+
+    if (launched(recorder))
+        spur_record_ended(&text, recorder->plan.nonce, end->info.si_code, end->info.si_status);
+    else
+        spur_record_not_started(&text, recorder->plan.nonce, recorder->outcome.stage, recorder->outcome.error);
+    int error = spur_record_write(recorder->exit_fd, &text);
+    SPUR_POINT(WRITTEN);
+    if (error == 0)
+        error = spur_record_publish(recorder->plan.folder_fd);
+    if (error)
+        note(recorder, "unrecorded");
+    SPUR_POINT(PUBLISHED);
+}
+
+/* As wait(2) would have put it. */
+static int wait_status(const siginfo_t *info)
+{
+    int core = info->si_code == CLD_DUMPED ? 0x80 : 0;
+    return info->si_code == CLD_EXITED ? info->si_status << 8 : info->si_status | core;
+}
+
+static void settle(struct recorder *recorder, const struct end *end)
+{
+    SPUR_POINT(ENDED);
+    if (!launched(recorder)) {
+        report(recorder, recorder->outcome.stage, recorder->outcome.error);
+        report(recorder, SPUR_REPORT_NOT_STARTED, 0);
+    } else if (!keeps_records(recorder)) {
+        report(recorder, SPUR_REPORT_ENDED, wait_status(&end->info));
+    }
+    if (keeps_records(recorder) || launched(recorder))
+        record_usage(recorder, end);
+    if (keeps_records(recorder))
+        record_exit(recorder, end);
+}
+
+/* Until the leader has ended and, as a subreaper, until nobody is left: ECHILD proves it. */
+static void wait_all(struct recorder *recorder, siginfo_t *ret_info)
+{
+    struct end end;
+
+    while (wait_any(recorder, &end) == 0) {
+        int is_leader = end.info.si_pid == recorder->leader;
+        if (is_leader) {
+            settle(recorder, &end);
+            *ret_info = end.info;
+        }
+        reap(end.info.si_pid);
+        if (is_leader)
+            SPUR_POINT(REAPED);
+    }
+    if (recorder->plan.containment == SPUR_CONTAINMENT_DESCENDANTS)
+        note(recorder, "empty");
+    if (!keeps_records(recorder))
+        report(recorder, SPUR_REPORT_EMPTY, 0);
+}
+
+/* Same code, or the same signal with its own core off, for whoever watches this process instead of the record. */
+static _Noreturn void end_like(const siginfo_t *info)
+{
+    const uint64_t none[2] = {0, 0};
+
+    if (info->si_code == CLD_EXITED)
+        _exit(info->si_status);
+    (void)syscall(SYS_prlimit64, 0, RLIMIT_CORE, none, NULL);
+    (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+    (void)raise(info->si_status);
+    (void)spur_child_mask(~(1ULL << (info->si_status - 1)), NULL);
+    _exit(128 + info->si_status);
+}
+
+static void open_gate(struct recorder *recorder)
+{
+    (void)!write(recorder->gate_fd, "", 1); /* a leader that failed before has closed it; SIGPIPE is blocked */
+    close_fd(&recorder->gate_fd);
+}
 
 void spur_recorder_run(const struct spur_view *view)
 {
-    spur_stage_send(view, SPUR_STAGE_RECORDER, ENOSYS);
-    _exit(127);
+    struct recorder recorder = {.plan = view->header->recorder,
+                                .facilities = view->header->facilities,
+                                .launcher_fd = view->header->channel_fd,
+                                .lock_fd = -1,
+                                .leader_pidfd = -1};
+    siginfo_t info = {.si_code = CLD_EXITED, .si_status = CODE_NO_EXEC};
+
+    SPUR_POINT(BEGIN);
+    int error = stand_apart(&recorder);
+    if (error)
+        give_up(&recorder, SPUR_STAGE_RECORDER, error);
+    SPUR_POINT(LOCKED);
+    error = start_leader(&recorder, view);
+    if (error) /* a full process table says EAGAIN; else it is the cgroup that nobody can be born in */
+        give_up(&recorder, view->header->cgroup_fd < 0 || error == -EAGAIN ? SPUR_STAGE_CLONE : SPUR_STAGE_CGROUP, error);
+    SPUR_POINT(CLONED);
+    drop_plan(view);
+    if (keeps_records(&recorder))
+        error = identity_append(&recorder, "leader", recorder.leader, recorder.leader_pidfd);
+    if (error)
+        give_up(&recorder, SPUR_STAGE_RECORDER, error); /* the gate closes with us: the job never ran */
+    report_leader(&recorder);
+    close_fd(&recorder.leader_pidfd);
+    SPUR_POINT(STARTED);
+    open_gate(&recorder);
+    SPUR_POINT(GATE_OPENED);
+    follow_leader(&recorder);
+    SPUR_POINT(CONFIRMED);
+    if (launched(&recorder)) {
+        note(&recorder, "launched");
+        report(&recorder, SPUR_STAGE_EXEC, 0);
+        if (keeps_records(&recorder))
+            close_fd(&recorder.launcher_fd); /* the record says the rest */
+    }
+    SPUR_POINT(LAUNCHED);
+    wait_all(&recorder, &info);
+    end_like(&info);
 }
