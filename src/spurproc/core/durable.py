@@ -1,0 +1,289 @@
+"""Files that must be true after a crash: a private folder held by a descriptor, atomic replacement, locks.
+
+Every access goes through the held descriptor, so a folder that was removed is never made again (mkdir and open(O_CREAT) in it
+say ENOENT) and one that was put in its place is never mistaken for it.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
+
+from spurproc.errors import NotPermitted, SystemCallError, from_errno
+
+__all__ = ["FolderLock", "PrivateFolder"]
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# O_NONBLOCK: a FIFO under the name of a record must not block its reader. O_NOCTTY: nor may a terminal become ours.
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
+_CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_PRIVATE_FILE = 0o600
+_PRIVATE_FOLDER = 0o700
+
+
+@contextmanager
+def _named(verb: str, noun: str) -> Iterator[None]:
+    """Turns an OSError of the body into ours, with what was being done."""
+    try:
+        yield
+    except SystemCallError:
+        raise
+    except OSError as error:
+        raise from_errno(error.errno or 0, verb, noun) from error
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def _distrust(path: str, reason: str) -> NotPermitted:
+    return NotPermitted(errno.EPERM, f"cannot trust the folder {path!r}: {reason}")
+
+
+def _open_parent(path: str) -> int:
+    """An O_PATH descriptor of the folder above `path`, reached without following one symbolic link. The caller owns it."""
+    fd = os.open("/", _STEP)
+    try:
+        for part in path.split("/")[1:-1]:
+            try:
+                below = os.open(part, _STEP, dir_fd=fd)
+            except NotADirectoryError:
+                if stat.S_ISLNK(os.stat(part, dir_fd=fd, follow_symlinks=False).st_mode):
+                    raise _distrust(path, f"a symbolic link stands on the way, {part!r}") from None
+                raise
+            os.close(fd)
+            fd = below
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+class PrivateFolder:
+    """A folder of ours, mode 0700, reached through no symbolic link, and held by a descriptor.
+
+    The folders above are not judged: a private folder may stand in /tmp. Methods take plain names inside the folder.
+    """
+
+    def __init__(self, path: str, fd: int, parent_fd: int) -> None:
+        self.path = path
+        self._fd = fd
+        self._parent_fd = parent_fd
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Self:
+        """Open an existing private folder; the caller owns it.
+
+        Raises NotPermitted where it is not ours, not private, or behind a symbolic link; AlreadyGone where there is none.
+        """
+        where = os.path.abspath(path)
+        with _named("open", f"the folder {where!r}"):
+            parent_fd = _open_parent(where)
+            try:
+                fd = cls._open_checked(where, parent_fd)
+            except BaseException:
+                os.close(parent_fd)
+                raise
+        return cls(where, fd, parent_fd)
+
+    @classmethod
+    def create(cls, path: str | os.PathLike[str]) -> Self:
+        """Make the folder, mode 0700 whatever the umask, and open it. Raises SystemCallError (EEXIST) where the name is taken."""
+        where = os.path.abspath(path)
+        with _named("make", f"the folder {where!r}"):
+            parent_fd = _open_parent(where)
+            try:
+                os.mkdir(os.path.basename(where), _PRIVATE_FOLDER, dir_fd=parent_fd)
+                fd = os.open(os.path.basename(where), _FOLDER, dir_fd=parent_fd)
+                os.fchmod(fd, _PRIVATE_FOLDER)
+            except BaseException:
+                os.close(parent_fd)
+                raise
+        return cls(where, fd, parent_fd)
+
+    @staticmethod
+    def _open_checked(path: str, parent_fd: int) -> int:
+        name = os.path.basename(path)
+        try:
+            fd = os.open(name, _FOLDER, dir_fd=parent_fd)
+        except NotADirectoryError:
+            if stat.S_ISLNK(os.stat(name, dir_fd=parent_fd, follow_symlinks=False).st_mode):
+                raise _distrust(path, "it is a symbolic link") from None
+            raise
+        facts = os.fstat(fd)
+        reason = ""
+        if facts.st_uid != os.geteuid():
+            reason = f"it belongs to user {facts.st_uid}"
+        elif facts.st_mode & 0o077:
+            reason = f"its mode is {stat.S_IMODE(facts.st_mode):04o}, not 0700"
+        if reason:
+            os.close(fd)
+            raise _distrust(path, reason)
+        return fd
+
+    def fileno(self) -> int:
+        """The descriptor; borrowed."""
+        return self._fd
+
+    def close(self) -> None:
+        """Let go of the folder. May be called twice."""
+        for fd in (self._fd, self._parent_fd):
+            if fd >= 0:
+                os.close(fd)
+        self._fd = self._parent_fd = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def is_named(self) -> bool:
+        """Whether the path still leads to this folder: false once it was removed, renamed or replaced."""
+        try:
+            there = os.stat(os.path.basename(self.path), dir_fd=self._parent_fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        here = os.fstat(self._fd)
+        return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
+
+    def names(self) -> list[str]:
+        """The names in the folder."""
+        with _named("list", f"the folder {self.path!r}"):
+            return os.listdir(self._fd)
+
+    def create_file(self, name: str, content: bytes = b"") -> int:
+        """A new file, mode 0600, holding `content`; its descriptor, which the caller owns. Not fsynced."""
+        with _named("create", self._noun(name)):
+            fd = os.open(name, _CREATE, _PRIVATE_FILE, dir_fd=self._fd)
+            try:
+                _write_all(fd, content)
+            except BaseException:
+                os.close(fd)
+                os.unlink(name, dir_fd=self._fd)
+                raise
+        return fd
+
+    def open_file(self, name: str) -> int:
+        """The file opened for reading, never blocking and never through a link; the caller owns it and judges what it is."""
+        with _named("open", self._noun(name)):
+            return os.open(name, _READ, dir_fd=self._fd)
+
+    def read_file(self, name: str, limit_bytes: int) -> bytes:
+        """The content of a regular file of ours. Raises NotPermitted where it is something else, or longer than `limit_bytes`."""
+        fd = self.open_file(name)
+        try:
+            facts = os.fstat(fd)
+            if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_size > limit_bytes:
+                raise NotPermitted(
+                    errno.EPERM, f"cannot trust {self._noun(name)}: not a file of ours of at most {limit_bytes} bytes"
+                )
+            with _named("read", self._noun(name)):
+                return os.pread(fd, limit_bytes, 0)
+        finally:
+            os.close(fd)
+
+    def replace_file(self, name: str, content: bytes) -> None:
+        """Put `content` under `name`; a crash leaves the old content or the new: write, fsync, rename, fsync the folder."""
+        temporary = f".{name}.{secrets.token_hex(4)}"
+        fd = self.create_file(temporary, content)
+        try:
+            with _named("replace", self._noun(name)):
+                os.fsync(fd)
+                os.rename(temporary, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+                os.fsync(self._fd)
+        except BaseException:
+            self.discard_file(temporary)
+            raise
+        finally:
+            os.close(fd)
+
+    def discard_file(self, name: str) -> None:
+        """Unlink `name`; one that is not there is fine."""
+        with _named("remove", self._noun(name)):
+            try:
+                os.unlink(name, dir_fd=self._fd)
+            except FileNotFoundError:
+                return
+
+    def sync_above(self) -> None:
+        """Make the folder's own name durable: fsync the folder above."""
+        with _named("fsync", f"the folder above {self.path!r}"):
+            fd = os.open(".", _FOLDER, dir_fd=self._parent_fd)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
+    def remove(self) -> None:
+        """Remove the empty folder, if its name still leads to it. Raises SystemCallError (ENOTEMPTY) where it is not empty."""
+        if self.is_named():
+            with _named("remove", f"the folder {self.path!r}"):
+                os.rmdir(os.path.basename(self.path), dir_fd=self._parent_fd)
+
+    def _noun(self, name: str) -> str:
+        return f"{self.path}/{name}"
+
+
+class FolderLock:
+    """The lock on `<folder>/lock`: who holds it is the folder's only writer.
+
+    flock(2) on an open file description of our own, close-on-exec. Never LOCK_UN, which would free the copies that were passed
+    on; never fcntl locks, which any close of the file in this process would free.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    @classmethod
+    def create(cls, folder: PrivateFolder) -> Self:
+        """Make `lock` and take it at once. Raises SystemCallError (EEXIST) where there is one."""
+        fd = folder.create_file("lock")
+        try:
+            with _named("lock", f"the folder {folder.path!r}"):
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BaseException:
+            os.close(fd)
+            raise
+        return cls(fd)
+
+    @classmethod
+    def try_take(cls, folder: PrivateFolder) -> Self | None:
+        """Take the lock if nobody holds it, else None. Does not block. Raises AlreadyGone where there is no lock file."""
+        with _named("lock", f"the folder {folder.path!r}"):
+            fd = os.open("lock", os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder.fileno())
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(fd)
+                return None
+            except BaseException:
+                os.close(fd)
+                raise
+        return cls(fd)
+
+    def fileno(self) -> int:
+        """The descriptor; borrowed."""
+        return self._fd
+
+    def close(self) -> None:
+        """Let go; the lock is free when the last copy is closed. May be called twice."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
