@@ -23,6 +23,7 @@ UNITS = [
     "plan.c",
     "procstat.c",
     "spawn.c",
+    "watch.c",
 ]
 FLAGS = ["-std=gnu11", "-O2", "-fvisibility=hidden", "-Wall", "-Wextra"]
 

@@ -282,3 +282,6 @@ extern char **environ;
 int spur_spawn(const spur_spawn_t *how, spur_spawned_t *ret_spawned);
 int spur_plan_check(void *plan, size_t size);
 
+/* ---- watch.c: changes of a folder */
+
+int spur_watch_open(int folder_fd, int *ret_fd);

@@ -151,6 +151,10 @@ class _Lib:
     SPUR_STAGE_GATE: int
     SPUR_STAGE_EXEC: int
     SPUR_STAGE_RECORDER: int
+    SPUR_REPORT_LEADER: int
+    SPUR_REPORT_ENDED: int
+    SPUR_REPORT_EMPTY: int
+    SPUR_REPORT_NOT_STARTED: int
     SPUR_PLAN_HAS_UMASK: int
     SPUR_PLAN_HAS_OOM_SCORE_ADJ: int
     SPUR_PLAN_HAS_GROUPS: int
@@ -162,5 +166,8 @@ class _Lib:
     environ: _CData
     def spur_spawn(self, how: _CData, ret_spawned: _CData, /) -> int: ...
     def spur_plan_check(self, plan: _CData, size: int, /) -> int: ...
+
+    # watch.c
+    def spur_watch_open(self, folder_fd: int, ret_fd: _CData, /) -> int: ...
 
 lib: _Lib

@@ -19,7 +19,7 @@ from spurproc.core.pidfd import Pidfd
 from spurproc.core.plan_layout import PlanFields
 from spurproc.core.spawn_plan import SpawnPlan
 from spurproc.core.spawn_stage import SpawnStage
-from spurproc.errors import AlreadyGone, SpawnError, WaitTimeout
+from spurproc.errors import AlreadyGone, InvalidArgument, SpawnError, WaitTimeout
 
 __all__ = ["Progress", "Starting", "failure", "read_progress"]
 
@@ -100,6 +100,17 @@ class Starting:
         channel, self.channel = self.channel, None
         if channel is not None:
             channel.close()
+
+    def take_channel(self) -> socket:
+        """The channel, for the caller to own and read: a recorder says more on it than this class knows."""
+        channel, self.channel = self.channel, None
+        if channel is None:
+            raise InvalidArgument("cannot take the channel of a start: it has none, or not any more")
+        return channel
+
+    def failure(self, stage: SpawnStage, error: int, how: str = "") -> SpawnError:
+        """The exception for `error` at `stage`, told over a channel that was taken."""
+        return failure(self._plan, self._fields, stage, error, how)
 
     def confirm(self, timeout_s: float | None) -> None:
         """Wait until it has started. Raises SpawnError if it did not, or not in time; then nothing of it is left."""

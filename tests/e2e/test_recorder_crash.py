@@ -1,0 +1,239 @@
+"""Each step of the recorder is a crash point: stopped there, launcher, recorder or both are killed; another process looks."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spurproc.core.recorded_run import RecordedRun
+from spurproc.core.run_folder import RunFolder
+from tests.recording import Launcher, adopting, build_failpoint, read_from_new_process
+
+CONTAINMENTS = [pytest.param("cgroup", marks=pytest.mark.needs_cgroup_v2), "descendants"]
+JOB = 'echo ran > "{}/ran"; exit 7'
+
+# In the recorder's own order. Before the leader is named nothing can have run; before the gate opens, nothing has.
+BEFORE_LEADER = ["BEGIN", "NAMED", "UNLOCKED", "LOCKED", "CLONED"]
+BEFORE_GATE = ["STARTED"]
+BEFORE_CONFIRMED = ["GATE_OPENED", "CONFIRMED"]
+BEFORE_RECORD = ["LAUNCHED", "ENDED", "WRITTEN"]
+RECORDED = ["PUBLISHED", "REAPED"]
+POINTS = [*BEFORE_LEADER, *BEFORE_GATE, *BEFORE_CONFIRMED, *BEFORE_RECORD, *RECORDED]
+
+
+@dataclass
+class Crash:
+    """A launch whose recorder has stopped itself at a point. The recorder is a child of the test by now, or will be."""
+
+    folder: Path
+    launcher: Launcher
+    recorder: int
+
+    def kill_recorder(self) -> None:
+        """Its pidfd pins it: it is stopped, so it cannot have ended."""
+        signal.pidfd_send_signal(self.recorder, signal.SIGKILL)
+        os.waitid(os.P_PIDFD, self.recorder, os.WEXITED)
+
+    def go_on(self) -> None:
+        """Let the recorder take its next steps."""
+        signal.pidfd_send_signal(self.recorder, signal.SIGCONT)
+
+
+@contextmanager
+def stopped_at(point: str, tmp_path: Path, containment: str, argv: list[str]) -> Iterator[Crash]:
+    """The recorder stops; seen as a fact, by waitid(2). At the end all orphans have ended and are reaped."""
+    program = build_failpoint(point)
+    with adopting():
+        launcher = Launcher(tmp_path / "run", containment, argv, program=program)
+        launcher.begun()
+        stop = os.waitid(os.P_ALL, 0, os.WSTOPPED)
+        assert stop is not None
+        pidfd = os.pidfd_open(stop.si_pid)
+        try:
+            yield Crash(tmp_path / "run", launcher, pidfd)
+        finally:
+            launcher.kill()
+            os.close(pidfd)
+
+
+def adopted_leader_ends() -> None:
+    """Blocks until the leader, a child of the test since its recorder is dead, is a zombie; leaves it one."""
+    os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+
+
+def clear(tmp_path: Path, answer: dict[str, Any]) -> None:
+    """Remove by hand what may not be removed: without its subreaper, DESCENDANTS cannot be proven empty."""
+    if "busy" in answer:
+        assert answer["liveness"] == "unknown"
+        files = RunFolder.open(tmp_path / "run")
+        files.remove()
+        files.close()
+
+
+@pytest.mark.parametrize("containment", CONTAINMENTS)
+@pytest.mark.parametrize("point", POINTS)
+def test_launcher_killed(tmp_path: Path, point: str, containment: str) -> None:
+    """The recorder needs nobody: the job runs, and its true end is told."""
+    with stopped_at(point, tmp_path, containment, ["sh", "-c", JOB.format(tmp_path)]) as crash:
+        crash.launcher.kill()
+        crash.go_on()
+        answer = read_from_new_process(tmp_path / "run")
+        os.waitid(os.P_PIDFD, crash.recorder, os.WEXITED | os.WNOWAIT)  # the same answer once all have gone
+        later = read_from_new_process(tmp_path / "run", remove=True)
+    assert (answer["kind"], answer["code"]) == ("exited", 7)
+    assert (later["kind"], later["code"], later["source"], later["liveness"]) == ("exited", 7, "recorded", "gone")
+    assert sorted(os.listdir(tmp_path)) == ["ran"]
+
+
+@pytest.mark.parametrize("containment", CONTAINMENTS)
+@pytest.mark.parametrize("point", POINTS)
+def test_both_killed(tmp_path: Path, point: str, containment: str) -> None:
+    """The answer is right, or UNKNOWN with its reason; NOT_STARTED only for a job that never ran."""
+    with stopped_at(point, tmp_path, containment, ["sh", "-c", JOB.format(tmp_path)]) as crash:
+        crash.launcher.kill()
+        crash.kill_recorder()
+        if point in ("CLONED", *BEFORE_GATE, *BEFORE_CONFIRMED, *BEFORE_RECORD, "PUBLISHED"):
+            adopted_leader_ends()
+        first = read_from_new_process(tmp_path / "run")
+        while _reap_one():
+            continue
+        answer = read_from_new_process(tmp_path / "run", remove=True)
+    ran = (tmp_path / "ran").exists()
+    check_both(point, first, answer, ran=ran)
+    clear(tmp_path, answer)
+
+
+def check_both(point: str, first: dict[str, Any], answer: dict[str, Any], *, ran: bool) -> None:
+    """`first`: while the leader is an unreaped zombie, where there is one."""
+    if point in BEFORE_LEADER:
+        assert (answer["kind"], answer["stage"], ran) == ("not-started", "NONE", False)
+        assert first["kind"] == "not-started"
+    elif point in (*BEFORE_GATE, *BEFORE_CONFIRMED):
+        assert first["kind"] == answer["kind"] == "unknown"
+        assert "before it knew whether the job had started" in answer["reason"]
+        assert ran is (point not in BEFORE_GATE)
+    elif point in BEFORE_RECORD:
+        assert ran
+        # The leader is not reaped before its end is written: whoever may read a zombie's status knows it still.
+        assert (first.get("code"), first["source"]) == ((7, "zombie") if os.geteuid() == 0 else (None, "none"))
+        assert answer["kind"] == "unknown"
+        assert "the recorder ended before the job did" in answer["reason"]
+    else:
+        assert (answer["kind"], answer["code"], answer["source"], ran) == ("exited", 7, "recorded", True)
+
+
+@pytest.mark.parametrize(("point", "names"), [("ENDED", {"exit.tmp"}), ("WRITTEN", {"exit.tmp"}), ("PUBLISHED", {"exit"})])
+def test_the_record_gets_its_name_when_it_is_whole(tmp_path: Path, point: str, names: set[str]) -> None:
+    """Written first, and only then renamed."""
+    with stopped_at(point, tmp_path, "descendants", ["sh", "-c", JOB.format(tmp_path)]) as crash:
+        there = {"exit", "exit.tmp"} & set(os.listdir(tmp_path / "run"))
+        content = (tmp_path / "run" / there.copy().pop()).read_bytes()
+        assert there == names
+        assert content == bytes(128) if point == "ENDED" else content.endswith(b" exited 7\n")
+        crash.go_on()
+        os.waitid(os.P_PIDFD, crash.recorder, os.WEXITED | os.WNOWAIT)
+        read_from_new_process(tmp_path / "run", remove=True)
+
+
+def _reap_one() -> bool:
+    try:
+        return os.waitid(os.P_ALL, 0, os.WEXITED) is not None
+    except ChildProcessError:
+        return False
+
+
+@pytest.mark.parametrize("containment", CONTAINMENTS)
+@pytest.mark.parametrize("point", [*BEFORE_LEADER, *BEFORE_GATE, *BEFORE_CONFIRMED])
+def test_recorder_killed_before_the_launch_is_confirmed(tmp_path: Path, point: str, containment: str) -> None:
+    """Its launcher says so at once, and leaves nothing: no process, cgroup or file."""
+    with stopped_at(point, tmp_path, containment, ["sh", "-c", JOB.format(tmp_path) + "; sleep 1000"]) as crash:
+        crash.kill_recorder()
+        assert crash.launcher.outcome().startswith("failed ")
+        assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("containment", CONTAINMENTS)
+@pytest.mark.parametrize("point", [*BEFORE_RECORD, *RECORDED])
+def test_recorder_killed_after_the_launch(tmp_path: Path, point: str, containment: str) -> None:
+    """A process that has held the leader's pidfd all along has the kernel's word for it, recorder or not."""
+    with stopped_at(point, tmp_path, containment, ["sh", "-c", JOB.format(tmp_path)]) as crash:
+        assert crash.launcher.outcome() == "launched"
+        with RecordedRun.open(tmp_path / "run") as run:
+            crash.kill_recorder()
+            if run._leader is not None:
+                run._leader.wait(10)
+            info = run.wait(10)
+            assert (info.kind.value, info.code) == ("exited", 7)
+            assert info.source.value in ("waited", "pidfd", "recorded")
+            if containment == "cgroup":
+                run.remove()
+
+
+@pytest.mark.parametrize("containment", CONTAINMENTS)
+def test_a_missing_interpreter_is_named_by_a_later_reader(tmp_path: Path, containment: str) -> None:
+    """The launcher is gone before it could know: NOT_STARTED, errno, and the interpreter's name."""
+    script = tmp_path / "script"
+    script.write_text("#!/no/such/interpreter -x\n")
+    script.chmod(0o755)
+    with stopped_at("STARTED", tmp_path, containment, [str(script)]) as crash:
+        crash.launcher.kill()
+        crash.go_on()
+        answer = read_from_new_process(tmp_path / "run", remove=True)
+    assert (answer["kind"], answer["stage"], answer["errno"]) == ("not-started", "EXEC", 2)
+    assert answer["interpreter"] == "/no/such/interpreter"
+    assert "busy" in answer or not (tmp_path / "run").exists()
+    clear(tmp_path, answer)
+
+
+@pytest.mark.parametrize("containment", CONTAINMENTS)
+def test_a_leader_killed_at_its_gate_is_never_the_job(tmp_path: Path, containment: str) -> None:
+    """Its pidfd tells of a SIGKILL, the job was never exec'd: NOT_STARTED, by whatever source."""
+    argv = ["sh", "-c", JOB.format(tmp_path)]
+    with stopped_at("STARTED", tmp_path, containment, argv) as crash, RecordedRun.open(tmp_path / "run") as run:
+        assert run._leader is not None
+        crash.launcher.kill()  # it would remove what we look at
+        run._leader.send_signal(signal.SIGKILL)
+        crash.go_on()
+        info = run.wait(10)
+        assert (info.kind.value, info.errno) == ("not-started", 0)
+        assert info.stage != "EXEC"
+        os.waitid(os.P_PIDFD, crash.recorder, os.WEXITED | os.WNOWAIT)
+        run.remove()
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_reader_sees_a_launch_under_way_as_unknown(tmp_path: Path) -> None:
+    """Neither GONE nor NOT_STARTED while the recorder may still start it; and a wait begun then sees the end."""
+    with stopped_at("BEGIN", tmp_path, "descendants", ["sh", "-c", JOB.format(tmp_path)]) as crash:
+        with RecordedRun.open(tmp_path / "run") as run:
+            assert (run.observe().liveness.value, run.observe().evidence) == ("unknown", "launching")
+            assert run.exit_info().reason == "it still runs"
+            crash.go_on()
+            assert run.wait(10).code == 7
+        os.waitid(os.P_PIDFD, crash.recorder, os.WEXITED | os.WNOWAIT)
+        read_from_new_process(tmp_path / "run", remove=True)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("point", ["NAMED", "UNLOCKED"])
+def test_a_reader_between_two_locks_concludes_nothing(tmp_path: Path, point: str) -> None:
+    """The launcher's lock is free and the recorder's own not yet taken: a reader can have it, and must not say NOT_STARTED."""
+    argv = ["sh", "-c", JOB.format(tmp_path)]
+    with stopped_at(point, tmp_path, "descendants", argv) as crash, RecordedRun.open(tmp_path / "run") as run:
+        assert run.exit_info().reason == "it still runs"
+        lock = run._files.take_lock()
+        assert (lock is None) is (point == "NAMED")
+        crash.go_on()
+        if lock is not None:
+            lock.close()
+        assert run.wait(10).code == 7
+        assert crash.launcher.outcome() == "launched"
+        os.waitid(os.P_PIDFD, crash.recorder, os.WEXITED | os.WNOWAIT)
+        run.remove()

@@ -1,0 +1,146 @@
+"""Runs launched by a process that is then killed, and looked at from another: the programs and handles for that."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+_TIMEOUT_S = 20.0
+_PR_SET_CHILD_SUBREAPER = 36
+
+# argv: folder, containment, another program or "-", then the job's argv. Says how it went, then waits to be killed.
+_LAUNCHER = """
+import sys
+from spurproc.core import program, recorded_launch
+from spurproc.core.members import Containment
+from spurproc.core.recorded_launch import launch_recorded
+from spurproc.core.spawn_plan import SpawnPlan
+from spurproc.errors import SpawnError
+folder, containment, other, *argv = sys.argv[1:]
+if other != "-":
+    program.PROGRAM_PATH = other
+begin = recorded_launch.begin
+def begin_and_say(*arguments, **more):
+    begun = begin(*arguments, **more)
+    print("begun", flush=True)
+    return begun
+recorded_launch.begin = begin_and_say
+try:
+    run = launch_recorded(SpawnPlan(argv=argv), folder, containment=Containment(containment))
+    print("launched", flush=True)
+except SpawnError as error:
+    print("failed", error.stage, flush=True)
+sys.stdin.read()
+"""
+
+# argv: folder, whether to remove the run. What a process says that has never seen the run before.
+_READER = """
+import json, sys
+from spurproc.core.recorded_run import RecordedRun
+from spurproc.errors import AlreadyGone, Busy, RecordInvalid, WaitTimeout
+try:
+    run = RecordedRun.open(sys.argv[1])
+except (AlreadyGone, RecordInvalid) as error:
+    print(json.dumps({"absent": str(error)}))
+    sys.exit()
+with run:
+    answer = {"now": run.exit_info().to_json()}
+    try:
+        answer |= run.wait(10).to_json()
+    except WaitTimeout:
+        answer["kind"] = "timeout"
+    answer["liveness"] = run.liveness().value
+    if sys.argv[2] == "remove":
+        try:
+            run.remove()
+        except Busy as error:
+            answer["busy"] = str(error)
+print(json.dumps(answer))
+"""
+
+
+class Launcher:
+    """A process that launches one recorded run and then waits to be killed. A child of the test: `kill()` it."""
+
+    def __init__(self, folder: Path, containment: str, argv: list[str], *, program: Path | None = None) -> None:
+        arguments = [str(folder), containment, "-" if program is None else str(program), *argv]
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _LAUNCHER, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def begun(self) -> None:
+        """Blocks until the recorder is an orphan: only then is its parent told that it has stopped."""
+        said = self._said()
+        assert said == "begun", said
+
+    def outcome(self) -> str:
+        """What it said: "launched", or "failed" and the stage. Blocks until it does."""
+        said = self._said()
+        return self._said() if said == "begun" else said
+
+    def _said(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+    def kill(self) -> None:
+        """SIGKILL, and the reap."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+def read_from_new_process(folder: Path, *, remove: bool = False, mask: str = "") -> dict[str, Any]:
+    """What a fresh process says about the run in `folder`; `mask`: facilities that it does without."""
+    done = subprocess.run(
+        [sys.executable, "-c", _READER, str(folder), "remove" if remove else "keep"],
+        stdout=subprocess.PIPE,
+        check=True,
+        timeout=_TIMEOUT_S,
+        env=os.environ | {"SPURPROC_MASK": mask},
+    )
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def build_failpoint(point: str) -> Path:
+    """The static program with a recorder that stops itself at `point` (csrc/program/failpoint.h). Built once a run."""
+    target = Path(tempfile.gettempdir()) / f"spurproc-failpoint-{os.environ['SPURPROC_TEST_TOKEN']}" / point
+    if not target.exists():
+        target.parent.mkdir(exist_ok=True)
+        csrc = ROOT / "csrc"
+        sources = [*csrc.glob("program/*.c"), *(csrc / name for name in ("child.c", "clone.c", "plan.c", "procstat.c"))]
+        flags = ["-std=gnu11", "-Os", "-static", f"-DSPUR_FAILPOINT=SPUR_AT_{point}", f"-I{csrc}"]
+        subprocess.run(["musl-gcc", *flags, *map(str, sources), "-o", str(target)], check=True)
+    return target
+
+
+@contextmanager
+def adopting() -> Iterator[None]:
+    """Orphans of what the test starts become the test's children; all of them are reaped at the end."""
+    libc = ctypes.CDLL(None)
+    libc.prctl(_PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1), 0, 0, 0)
+    try:
+        yield
+        _reap_all()
+    finally:
+        libc.prctl(_PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(0), 0, 0, 0)
+
+
+def _reap_all() -> None:
+    """Blocks until every child has ended: none of them may live on."""
+    while True:
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED)
+        except ChildProcessError:
+            return
