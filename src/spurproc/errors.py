@@ -18,6 +18,7 @@
     |- NotStarted                           asked for the return code of a program that never ran
     |- ProcessFailed                        `check()` on a run that did not succeed
     |- WaitTimeout (TimeoutError)           the deadline passed; the process still runs
+    |  `- RunTimeout                        `run` ended everything at its deadline; carries the result so far
     |- SentinelRefused                      an exit record that may not be believed
     `- RecordInvalid                        a record on disk that cannot be read
 """
@@ -26,6 +27,7 @@ from __future__ import annotations
 
 import errno as _errno
 import os
+from typing import Any
 
 __all__ = [
     "AlreadyGone",
@@ -39,6 +41,7 @@ __all__ = [
     "NotStarted",
     "ProcessFailed",
     "RecordInvalid",
+    "RunTimeout",
     "SentinelRefused",
     "SignalRefused",
     "SpawnError",
@@ -133,6 +136,14 @@ class ProcessFailed(SpurprocError):
 
 class WaitTimeout(SpurprocError, TimeoutError):
     """The deadline passed and what was waited for had not happened."""
+
+
+class RunTimeout(WaitTimeout):
+    """A run was ended at its deadline; `result` is how, with the output until then."""
+
+    def __init__(self, message: str, result: Any) -> None:
+        self.result = result
+        super().__init__(message)
 
 
 class SentinelRefused(SpurprocError):

@@ -1,0 +1,195 @@
+"""`run`: when it returns or raises, nothing of the tree lives, and nobody was waited for in vain."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from spurproc.core.exit_info import ExitKind, ExitSource
+from spurproc.core.members import Containment
+from spurproc.core.run import run
+from spurproc.core.termination import KillPlan
+from spurproc.errors import InvalidArgument, ProcessFailed, RunTimeout, SpawnError, WaitTimeout
+
+CONTAINMENTS = [pytest.param(Containment.CGROUP, marks=pytest.mark.needs_cgroup_v2), Containment.DESCENDANTS]
+QUICK = KillPlan(steps=((signal.SIGTERM, 0.2), (signal.SIGKILL, None)))
+pytestmark = pytest.mark.parametrize("containment", CONTAINMENTS)
+
+
+def is_dead(pidfile: Path) -> bool:
+    """Whether the process that wrote its number there is gone; one that is a zombie yet is dead."""
+    try:
+        return Path(f"/proc/{pidfile.read_text().strip()}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def test_a_command_ends_and_says_something(containment: Containment) -> None:
+    """Code, both outputs, resources, and the parent's own word for it."""
+    result = run(["sh", "-c", "echo out; echo err >&2; exit 3"], capture=True, containment=containment)
+    assert (result.kind, result.code, result.returncode) == (ExitKind.EXITED, 3, 3)
+    assert (result.stdout, result.stderr) == (b"out\n", b"err\n")
+    assert (result.source, result.containment) == (ExitSource.WAITED, containment)
+    assert result.usage is not None
+    assert result.leftovers is None
+    with pytest.raises(ProcessFailed):
+        result.check()
+
+
+def test_a_signal_is_a_signal(containment: Containment) -> None:
+    """As subprocess has it: minus the signal."""
+    assert run(["sh", "-c", "kill -9 $$"], containment=containment).returncode == -9
+    assert run(["sh", "-c", "exit 137"], containment=containment).returncode == 137
+
+
+def test_input_is_fed_and_large_output_gathered(containment: Containment) -> None:
+    """More than any pipe holds, both ways at once."""
+    content = os.urandom(1 << 20) * 3
+    assert run(["cat"], input=content, capture=True, containment=containment).stdout == content
+
+
+def test_a_command_that_does_not_read_its_input(containment: Containment) -> None:
+    """No SIGPIPE, no wait."""
+    assert run(["true"], input=bytes(1 << 20), containment=containment).succeeded
+
+
+def test_both_outputs_at_once(containment: Containment) -> None:
+    """Neither pipe fills up while the other one is read."""
+    script = "import os\nfor _ in range(64): os.write(1, b'o' * 65536); os.write(2, b'e' * 65536)"
+    result = run([sys.executable, "-c", script], capture=True, containment=containment)
+    assert (result.stdout, result.stderr) == (b"o" * (1 << 22), b"e" * (1 << 22))
+
+
+def test_a_grandchild_that_holds_the_pipe_hangs_nobody(tmp_path: Path, containment: Containment) -> None:
+    """SP-26: it is ended by the kill plan; what the command said is there."""
+    script = f"(setsid sh -c 'echo $$ > {tmp_path}/pid; exec sleep 1000' &); while [ ! -s {tmp_path}/pid ]; do :; done; echo hi"
+    begin = time.monotonic()
+    result = run(["sh", "-c", script], capture=True, containment=containment)
+    assert time.monotonic() - begin < 5
+    assert (result.stdout, result.code) == (b"hi\n", 0)
+    assert result.leftovers is not None
+    assert result.leftovers.empty
+    assert is_dead(tmp_path / "pid")
+
+
+def test_what_ends_by_itself_is_left_to(tmp_path: Path, containment: Containment) -> None:
+    """`> >(tee)`: its last words are not cut off."""
+    result = run(["bash", "-c", "echo hello > >(cat; echo done)"], capture=True, containment=containment)
+    assert result.stdout == b"hello\ndone\n"
+    assert result.leftovers is None
+
+
+def test_at_the_deadline_all_of_it_is_ended(tmp_path: Path, containment: Containment) -> None:
+    """TERM-ignoring members that left the session too; the exception carries what was said and how it ended."""
+    script = (
+        f"trap '' TERM; echo begun; (setsid sh -c 'echo $$ > {tmp_path}/pid; sleep 1000; sleep 1000' &);"
+        f"while [ ! -s {tmp_path}/pid ]; do :; done; while :; do sleep 1000; done"
+    )
+    with pytest.raises(RunTimeout) as caught:
+        run(["sh", "-c", script], capture=True, timeout_s=0.5, kill_plan=QUICK, containment=containment)
+    result = caught.value.result
+    assert isinstance(caught.value, WaitTimeout)
+    assert (result.stdout, result.signal) == (b"begun\n", 9)
+    assert result.leftovers.empty
+    assert [step.signal for step in result.leftovers.steps] == [15, 9]
+    assert is_dead(tmp_path / "pid")
+
+
+def test_last_words_at_the_deadline_are_read(containment: Containment) -> None:
+    """A handler that writes more than a pipe holds is not blocked until it is killed."""
+    script = (
+        "import os, signal, sys\n"
+        "signal.signal(15, lambda *_: (os.write(1, b'x' * 300000), sys.exit(4)))\n"
+        "print('up', flush=True)\n"
+        "signal.pause()"
+    )
+    with pytest.raises(RunTimeout) as caught:
+        run([sys.executable, "-c", script], capture=True, timeout_s=1, containment=containment)
+    assert caught.value.result.code == 4
+    assert len(caught.value.result.stdout) == 300003
+
+
+def test_an_interrupt_ends_all_of_it(tmp_path: Path, containment: Containment) -> None:
+    """KeyboardInterrupt in the middle of the wait: everything is killed at once, then it is raised."""
+    os.mkfifo(tmp_path / "up")
+
+    def interrupt_when_up() -> None:
+        (tmp_path / "up").read_text()
+        signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    thread = threading.Thread(target=interrupt_when_up)
+    thread.start()
+    script = f"trap '' INT TERM; (setsid sh -c 'echo $$ > {tmp_path}/pid; echo > {tmp_path}/up; sleep 1000' &); sleep 1000"
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run(["sh", "-c", script], containment=containment)
+    finally:
+        thread.join()
+        signal.signal(signal.SIGINT, before)
+    assert is_dead(tmp_path / "pid")
+
+
+def test_a_missing_program(containment: Containment) -> None:
+    """SpawnError, in milliseconds, and nothing left."""
+    begin = time.monotonic()
+    with pytest.raises(SpawnError) as caught:
+        run(["/no/such/program"], capture=True, input=b"x", containment=containment)
+    assert (caught.value.errno, caught.value.stage) == (2, "EXEC")
+    assert time.monotonic() - begin < 1
+
+
+def test_a_start_that_blocks_is_given_up(tmp_path: Path, containment: Containment) -> None:
+    """A FIFO as stdout: SpawnError at its stage after the timeout, and nothing left."""
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(SpawnError) as caught:
+        run(["true"], stdout=tmp_path / "fifo", timeout_s=0.2, containment=containment)
+    assert caught.value.stage == "STDOUT"
+
+
+def test_options_reach_the_job(tmp_path: Path, containment: Containment) -> None:
+    """Environment, folder, umask."""
+    result = run(
+        ["sh", "-c", "echo $A; pwd; umask"],
+        env={"A": "b", "PATH": os.defpath},
+        cwd=tmp_path,
+        umask=0o027,
+        capture=True,
+        containment=containment,
+    )
+    assert result.stdout == f"b\n{tmp_path}\n0027\n".encode()
+
+
+def test_output_goes_to_the_callers_own(tmp_path: Path, containment: Containment) -> None:
+    """Like subprocess.run; and a caller without 1 and 2 is served too."""
+    script = (
+        "import os, sys; from spurproc.core.run import run; from spurproc.core.members import Containment\n"
+        "run(['echo', 'hi'], containment=Containment(sys.argv[1]))\n"
+        "os.close(1); os.close(2)\n"
+        "sys.exit(run(['echo', 'lost'], containment=Containment(sys.argv[1])).code)"
+    )
+    done = subprocess.run([sys.executable, "-c", script, containment.value], stdout=subprocess.PIPE, check=True)
+    assert done.stdout == b"hi\n"
+
+
+def test_a_killed_keeper_invents_nothing(tmp_path: Path, containment: Containment) -> None:
+    """A job that kills what stands above it: the end is unknown, or the kernel's word; never a success of our making."""
+    if containment is Containment.CGROUP:
+        return
+    result = run(["sh", "-c", "read go; kill -9 $PPID; exit 3"], input=b"go\n", containment=containment)
+    assert result.code == 3 or result.kind is ExitKind.UNKNOWN
+    assert result.leftovers is not None
+    assert not result.leftovers.empty
+
+
+def test_a_process_group_is_not_enough(containment: Containment) -> None:
+    """It cannot be proven empty."""
+    with pytest.raises(InvalidArgument):
+        run(["true"], containment=Containment.PROCESS_GROUP)
