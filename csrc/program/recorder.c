@@ -2,56 +2,16 @@
  *
  * It stands outside the job's process group, session and cgroup, with every signal blocked: nothing but SIGKILL ends it before the
  * job has ended. Without a folder (folder_fd -1) it is a keeper: it writes nothing and tells its launcher over the channel. */
-#include "failpoint.h"
-#include "program.h"
-#include "record.h"
+#include "recorder.h"
 
 #include <poll.h>
-#include <signal.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
 enum { CODE_GAVE_UP = 125, CODE_NO_EXEC = 127, FD_FIRST = 3, BLOCKED_MS = 20 };
-
-struct recorder {
-    spur_plan_recorder_t plan;
-    uint32_t facilities;
-    int launcher_fd; /* channel to the launcher */
-    int leader_fd;   /* channel from the leader */
-    int gate_fd;
-    int lock_fd, started_fd, exit_fd, usage_fd;
-    int leader_pidfd;
-    int leader;
-    int64_t started_end;
-    spur_vantage_t vantage;
-    spur_stage_record_t outcome; /* the leader's last word */
-};
-
-struct end {
-    siginfo_t info;
-    struct rusage usage;
-};
-
-static int result_of(long value)
-{
-    return value < 0 ? -errno : (int)value;
-}
-
-static void close_fd(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
-static int keeps_records(const struct recorder *recorder)
-{
-    return recorder->plan.folder_fd >= 0;
-}
 
 static void report(const struct recorder *recorder, int kind, int value)
 {
@@ -66,76 +26,6 @@ static _Noreturn void give_up(const struct recorder *recorder, spur_stage_t stag
     _exit(CODE_GAVE_UP);
 }
 
-/* The launcher's lock may live on in a child that it forks, so ours is another open file description. A reader may hold the lock
- * between the two, for a moment: it finds us named and alive, and concludes nothing. */
-static int lock_take(struct recorder *recorder)
-{
-    int fd = result_of(openat(recorder->plan.folder_fd, "lock", O_RDWR | O_NOFOLLOW | O_CLOEXEC));
-    if (fd < 0)
-        return fd;
-    recorder->lock_fd = fd;
-    if (flock(recorder->plan.lock_fd, LOCK_UN) < 0)
-        return -errno;
-    close_fd(&recorder->plan.lock_fd);
-    SPUR_POINT(UNLOCKED);
-    return result_of(flock(fd, LOCK_EX));
-}
-
-/* Everything that can fail for want of something is opened before the job starts. */
-static int files_open(struct recorder *recorder)
-{
-    const int flags = O_WRONLY | O_NOFOLLOW | O_CLOEXEC, folder = recorder->plan.folder_fd;
-
-    recorder->started_fd = result_of(openat(folder, "started", flags));
-    recorder->exit_fd = result_of(openat(folder, "exit.tmp", flags));
-    recorder->usage_fd = result_of(openat(folder, "usage", flags));
-    if (recorder->started_fd < 0)
-        return recorder->started_fd;
-    if (recorder->exit_fd < 0)
-        return recorder->exit_fd;
-    return recorder->usage_fd < 0 ? recorder->usage_fd : spur_record_vantage(&recorder->vantage);
-}
-
-/* 0 where this kernel gives pidfds no inode of their own. */
-static uint64_t pidfd_inode(const struct recorder *recorder, int pidfd)
-{
-    struct stat facts;
-    return recorder->facilities & SPUR_FACILITY_PIDFS_INODE && fstat(pidfd, &facts) == 0 ? facts.st_ino : 0;
-}
-
-static int identity_append(struct recorder *recorder, const char *role, int pid, int pidfd)
-{
-    char line[SPUR_RECORD_LINE_BYTES];
-    spur_text_t text = {line, sizeof line, 0};
-    spur_procstat_t stat;
-    int error = spur_procstat_read(pid, &stat);
-
-    if (error < 0)
-        return error;
-    spur_record_identity(&text, role, pid, stat.start_ticks, pidfd_inode(recorder, pidfd), &recorder->vantage);
-    return spur_record_append(recorder->started_fd, &recorder->started_end, &text);
-}
-
-static void note(struct recorder *recorder, const char *word)
-{
-    char line[SPUR_RECORD_LINE_BYTES];
-    spur_text_t text = {line, sizeof line, 0};
-
-    if (!keeps_records(recorder))
-        return;
-    spur_text_add(&text, word);
-    spur_text_add(&text, "\n");
-    (void)spur_record_append(recorder->started_fd, &recorder->started_end, &text);
-}
-
-static int name_self(struct recorder *recorder)
-{
-    int pidfd = result_of(syscall(SPUR_SYS_PIDFD_OPEN, getpid(), 0));
-    int error = pidfd < 0 ? pidfd : identity_append(recorder, "recorder", getpid(), pidfd);
-    close_fd(&pidfd);
-    return error;
-}
-
 static int stand_apart(struct recorder *recorder)
 {
     int error = spur_child_signals_default();
@@ -147,11 +37,7 @@ static int stand_apart(struct recorder *recorder)
         error = result_of(prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0));
     if (error || !keeps_records(recorder))
         return error;
-    error = files_open(recorder);
-    if (error == 0)
-        error = name_self(recorder);
-    SPUR_POINT(NAMED);
-    return error ? error : lock_take(recorder);
+    return spur_folder_take(recorder);
 }
 
 /* A copy of this process in the job's cgroup; 0 in the copy. Without clone3 the copy joins by itself: leader mode sees to that. */
@@ -286,11 +172,6 @@ static void follow_leader(struct recorder *recorder)
     close_fd(&recorder->leader_fd);
 }
 
-static int launched(const struct recorder *recorder)
-{
-    return recorder->outcome.stage == SPUR_STAGE_EXEC && recorder->outcome.error == 0;
-}
-
 /* Not reaped: until the end is on disk the zombie is its only witness. */
 static int wait_any(const struct recorder *recorder, struct end *ret_end)
 {
@@ -314,24 +195,6 @@ static void record_usage(struct recorder *recorder, const struct end *end)
         (void)send(recorder->launcher_fd, line, sizeof line, MSG_NOSIGNAL);
 }
 
-static void record_exit(struct recorder *recorder, const struct end *end)
-{
-    char line[SPUR_RECORD_EXIT_BYTES];
-    spur_text_t text = {line, sizeof line, 0};
-
-    if (launched(recorder))
-        spur_record_ended(&text, recorder->plan.nonce, end->info.si_code, end->info.si_status);
-    else
-        spur_record_not_started(&text, recorder->plan.nonce, recorder->outcome.stage, recorder->outcome.error);
-    int error = spur_record_write(recorder->exit_fd, &text);
-    SPUR_POINT(WRITTEN);
-    if (error == 0)
-        error = spur_record_publish(recorder->plan.folder_fd);
-    if (error)
-        note(recorder, "unrecorded");
-    SPUR_POINT(PUBLISHED);
-}
-
 /* As wait(2) would have put it. */
 static int wait_status(const siginfo_t *info)
 {
@@ -351,7 +214,7 @@ static void settle(struct recorder *recorder, const struct end *end)
     if (keeps_records(recorder) || launched(recorder))
         record_usage(recorder, end);
     if (keeps_records(recorder))
-        record_exit(recorder, end);
+        spur_folder_exit(recorder, end);
 }
 
 /* Until the leader has ended and, as a subreaper, until nobody is left: ECHILD proves it. */
@@ -370,7 +233,7 @@ static void wait_all(struct recorder *recorder, siginfo_t *ret_info)
             SPUR_POINT(REAPED);
     }
     if (recorder->plan.containment == SPUR_CONTAINMENT_DESCENDANTS)
-        note(recorder, "empty");
+        spur_folder_note(recorder, "empty");
     if (!keeps_records(recorder))
         report(recorder, SPUR_REPORT_EMPTY, 0);
 }
@@ -415,7 +278,7 @@ void spur_recorder_run(const struct spur_view *view)
     SPUR_POINT(CLONED);
     drop_plan(view);
     if (keeps_records(&recorder))
-        error = identity_append(&recorder, "leader", recorder.leader, recorder.leader_pidfd);
+        error = spur_folder_identity(&recorder, "leader", recorder.leader, recorder.leader_pidfd);
     if (error)
         give_up(&recorder, SPUR_STAGE_RECORDER, error); /* the gate closes with us: the job never ran */
     report_leader(&recorder);
@@ -426,7 +289,7 @@ void spur_recorder_run(const struct spur_view *view)
     follow_leader(&recorder);
     SPUR_POINT(CONFIRMED);
     if (launched(&recorder)) {
-        note(&recorder, "launched");
+        spur_folder_note(&recorder, "launched");
         report(&recorder, SPUR_STAGE_EXEC, 0);
         if (keeps_records(&recorder))
             close_fd(&recorder.launcher_fd); /* the record says the rest */
