@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import json
 import os
 import subprocess
@@ -114,14 +115,18 @@ def read_from_new_process(folder: Path, *, remove: bool = False, mask: str = "")
 
 
 def build_failpoint(point: str) -> Path:
-    """The static program with a recorder that stops itself at `point` (csrc/program/failpoint.h). Built once a run."""
-    target = Path(tempfile.gettempdir()) / f"spurproc-failpoint-{os.environ['SPURPROC_TEST_TOKEN']}" / point
+    """The static program with a recorder that stops itself at `point` (csrc/program/failpoint.h); kept, by its content."""
+    csrc = ROOT / "csrc"
+    sources = [*sorted(csrc.glob("program/*.c")), *(csrc / name for name in ("child.c", "clone.c", "plan.c", "procstat.c"))]
+    content = b"".join(path.read_bytes() for path in [*sources, *sorted(csrc.glob("**/*.h"))])
+    target = ROOT / ".cache" / "failpoint" / f"{point}-{hashlib.sha256(content).hexdigest()[:16]}"
     if not target.exists():
-        target.parent.mkdir(exist_ok=True)
-        csrc = ROOT / "csrc"
-        sources = [*csrc.glob("program/*.c"), *(csrc / name for name in ("child.c", "clone.c", "plan.c", "procstat.c"))]
+        target.parent.mkdir(parents=True, exist_ok=True)
         flags = ["-std=gnu11", "-Os", "-static", f"-DSPUR_FAILPOINT=SPUR_AT_{point}", f"-I{csrc}"]
-        subprocess.run(["musl-gcc", *flags, *map(str, sources), "-o", str(target)], check=True)
+        with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+            fresh = Path(folder, point)
+            subprocess.run(["musl-gcc", *flags, *map(str, sources), "-o", str(fresh)], check=True)
+            fresh.rename(target)
     return target
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -195,7 +194,7 @@ class PrivateFolder:
 
     def replace_file(self, name: str, content: bytes) -> None:
         """Put `content` under `name`; a crash leaves the old content or the new: write, fsync, rename, fsync the folder."""
-        temporary = f".{name}.{secrets.token_hex(4)}"
+        temporary = f".{name}.{os.urandom(4).hex()}"
         fd = self.create_file(temporary, content)
         try:
             with _named("replace", self._noun(name)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-import secrets
+import os
 import select
 import signal
 import time
@@ -72,7 +72,7 @@ class CgroupJob:
     containment = Containment.CGROUP
 
     def __init__(self, root: CgroupRoot) -> None:
-        self._cgroup = Cgroup.create(f"{root.steps}/{secrets.token_hex(16)}")
+        self._cgroup = Cgroup.create(f"{root.steps}/{os.urandom(16).hex()}")
         self._spawned: Spawned | None = None
 
     def start(self, plan: SpawnPlan, timeout_s: float) -> None:
@@ -137,7 +137,7 @@ class KeptJob:
     containment = Containment.DESCENDANTS
 
     def __init__(self) -> None:
-        self._nonce = secrets.token_hex(16)
+        self._nonce = os.urandom(16).hex()
         self._keeper: Spawned | None = None
         self._channel: RecorderChannel | None = None
         self._leader: Pidfd | None = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import select
 import signal
 import time
@@ -91,7 +90,7 @@ class _Launch:
         self._plan = plan
         self._root = root
         self._undo = undo
-        self._nonce = secrets.token_hex(16)
+        self._nonce = os.urandom(16).hex()
         self._cgroup: Cgroup | None = None
         self._leader: Pidfd | None = None
 
