@@ -1,1 +1,108 @@
-"""Process supervision for Linux that does not lie."""
+"""Process supervision for Linux that does not lie.
+
+- `run(argv, ...)`: like subprocess.run, for a whole tree.
+- `launch_recorded(plan, folder)`: a run that outlives its launcher; `RecordedRun.open(folder)` finds it again.
+- `spawn(plan)`: start one program, as a child or detached.
+- `ProcessIdentity`, `Pidfd`, `Cgroup`: name a process for good, hold it, hold its cgroup.
+- `signal_tree`, `terminate_tree`: reach all of a tree and nothing else.
+- `tree_liveness`, `liveness_many`: ALIVE, GONE or UNKNOWN.
+"""
+
+from spurproc.core.cgroup import Cgroup
+from spurproc.core.cgroup_record import CgroupRecord
+from spurproc.core.exit_info import ExitInfo, ExitKind, ExitSource, ResourceUsage
+from spurproc.core.facilities import Facilities
+from spurproc.core.identity import IdentityStrength, ProcessIdentity
+from spurproc.core.liveness import liveness_many, tree_liveness
+from spurproc.core.members import Containment, ProcessTree
+from spurproc.core.observation import Liveness, Observation
+from spurproc.core.pidfd import Pidfd
+from spurproc.core.recorded_launch import launch_recorded
+from spurproc.core.recorded_run import RecordedRun
+from spurproc.core.run import RunResult, run
+from spurproc.core.sentinel import read_sentinel
+from spurproc.core.signal_report import Refusal, RefusalReason, Route, SignalReport
+from spurproc.core.signalling import signal_tree
+from spurproc.core.spawn import ReapedBy, Spawned, spawn
+from spurproc.core.spawn_plan import SpawnPlan
+from spurproc.core.spawn_stage import SpawnStage
+from spurproc.core.termination import KillPlan, Proof, Survivor, TerminationReport, terminate_tree
+from spurproc.errors import (
+    AlreadyGone,
+    Busy,
+    ExitUnknown,
+    IdentityUnreadable,
+    InvalidArgument,
+    KernelTooOld,
+    NotCgroup2,
+    NotPermitted,
+    NotStarted,
+    ProcessFailed,
+    RecordInvalid,
+    RunTimeout,
+    SentinelRefused,
+    SignalRefused,
+    SpawnError,
+    SpurprocError,
+    SystemCallError,
+    Unsupported,
+    WaitTimeout,
+)
+
+__all__ = [
+    "AlreadyGone",
+    "Busy",
+    "Cgroup",
+    "CgroupRecord",
+    "Containment",
+    "ExitInfo",
+    "ExitKind",
+    "ExitSource",
+    "ExitUnknown",
+    "Facilities",
+    "IdentityStrength",
+    "IdentityUnreadable",
+    "InvalidArgument",
+    "KernelTooOld",
+    "KillPlan",
+    "Liveness",
+    "NotCgroup2",
+    "NotPermitted",
+    "NotStarted",
+    "Observation",
+    "Pidfd",
+    "ProcessFailed",
+    "ProcessIdentity",
+    "ProcessTree",
+    "Proof",
+    "ReapedBy",
+    "RecordInvalid",
+    "RecordedRun",
+    "Refusal",
+    "RefusalReason",
+    "ResourceUsage",
+    "Route",
+    "RunResult",
+    "RunTimeout",
+    "SentinelRefused",
+    "SignalRefused",
+    "SignalReport",
+    "SpawnError",
+    "SpawnPlan",
+    "SpawnStage",
+    "Spawned",
+    "SpurprocError",
+    "Survivor",
+    "SystemCallError",
+    "TerminationReport",
+    "Unsupported",
+    "WaitTimeout",
+    "launch_recorded",
+    "liveness_many",
+    "read_sentinel",
+    "run",
+    "signal_tree",
+    "spawn",
+    "terminate_tree",
+    "tree_liveness",
+]
