@@ -19,9 +19,9 @@ from pathlib import Path
 
 import psutil
 
-from spurproc.core.identity import ProcessIdentity
-from spurproc.core.liveness import liveness_many
-from spurproc.core.pidfd import Pidfd
+from spurproc.core.process.identity import ProcessIdentity
+from spurproc.core.process.pidfd import Pidfd
+from spurproc.core.tree.liveness import liveness_many
 
 ROUNDS = 21
 COUNT = 20_000

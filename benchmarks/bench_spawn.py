@@ -18,9 +18,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from spurproc.core.cgroup import Cgroup
+from spurproc.core.cgroup.cgroup import Cgroup
 from spurproc.core.facilities import Facilities
-from spurproc.core.spawn import SpawnPlan, spawn
+from spurproc.core.spawn.spawn import SpawnPlan, spawn
 
 PROGRAM = "/bin/true"
 WARM_UP = 20

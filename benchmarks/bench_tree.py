@@ -18,11 +18,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from spurproc.core.cgroup import Cgroup
-from spurproc.core.cgroup_root import find_cgroup_root
-from spurproc.core.liveness import liveness_many
-from spurproc.core.members import ProcessTree
-from spurproc.core.signalling import signal_tree
+from spurproc.core.cgroup.cgroup import Cgroup
+from spurproc.core.cgroup.root import find_cgroup_root
+from spurproc.core.tree.liveness import liveness_many
+from spurproc.core.tree.members import ProcessTree
+from spurproc.core.tree.signalling import signal_tree
 
 ROUNDS = 60
 WARM_UP = 5

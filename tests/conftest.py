@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from spurproc.core.program import program_fd
+from spurproc.core.spawn.program import program_fd
 from tests import cgroup_folder, leaks, namespace, reaper, requirements, skips
 from tests.payload import Payload, build
 

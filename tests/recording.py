@@ -21,10 +21,11 @@ _PR_SET_CHILD_SUBREAPER = 36
 # argv: folder, containment, another program or "-", then the job's argv. Says how it went, then waits to be killed.
 _LAUNCHER = """
 import sys
-from spurproc.core import program, recorded_launch
-from spurproc.core.members import Containment
-from spurproc.core.recorded_launch import launch_recorded
-from spurproc.core.spawn_plan import SpawnPlan
+from spurproc.core.recorded import launch as recorded_launch
+from spurproc.core.spawn import program
+from spurproc.core.tree.members import Containment
+from spurproc.core.recorded.launch import launch_recorded
+from spurproc.core.spawn.plan import SpawnPlan
 from spurproc.errors import SpawnError
 folder, containment, other, *argv = sys.argv[1:]
 if other != "-":
@@ -46,7 +47,7 @@ sys.stdin.read()
 # argv: folder, whether to remove the run. What a process says that has never seen the run before.
 _READER = """
 import json, sys
-from spurproc.core.recorded_run import RecordedRun
+from spurproc.core.recorded.run import RecordedRun
 from spurproc.errors import AlreadyGone, Busy, RecordInvalid, WaitTimeout
 try:
     run = RecordedRun.open(sys.argv[1])

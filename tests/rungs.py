@@ -6,8 +6,9 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from spurproc.core import facilities, identity
+from spurproc.core import facilities
 from spurproc.core.facilities import MASK_VARIABLE, Facilities
+from spurproc.core.process import identity
 
 RUNGS = [
     "",

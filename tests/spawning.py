@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from spurproc.core.exit_info import ExitInfo
-from spurproc.core.spawn import Spawned, SpawnPlan, spawn
+from spurproc.core.spawn.spawn import Spawned, SpawnPlan, spawn
 
 PYTHON = sys.executable
 _TIMEOUT_S = 20.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from spurproc.core.identity import ProcessIdentity
-from spurproc.core.members import ProcessTree
+from spurproc.core.process.identity import ProcessIdentity
+from spurproc.core.tree.members import ProcessTree
 from tests.payload import Payload
 
 

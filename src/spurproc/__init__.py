@@ -8,25 +8,25 @@
 - `tree_liveness`, `liveness_many`: ALIVE, GONE or UNKNOWN.
 """
 
-from spurproc.core.cgroup import Cgroup
-from spurproc.core.cgroup_record import CgroupRecord
+from spurproc.core.cgroup.cgroup import Cgroup
+from spurproc.core.cgroup.record import CgroupRecord
+from spurproc.core.cgroup.signal_report import Refusal, RefusalReason, Route, SignalReport
+from spurproc.core.command.run import RunResult, run
 from spurproc.core.exit_info import ExitInfo, ExitKind, ExitSource, ResourceUsage
 from spurproc.core.facilities import Facilities
-from spurproc.core.identity import IdentityStrength, ProcessIdentity
-from spurproc.core.liveness import liveness_many, tree_liveness
-from spurproc.core.members import Containment, ProcessTree
 from spurproc.core.observation import Liveness, Observation
-from spurproc.core.pidfd import Pidfd
-from spurproc.core.recorded_launch import launch_recorded
-from spurproc.core.recorded_run import RecordedRun
-from spurproc.core.run import RunResult, run
-from spurproc.core.sentinel import read_sentinel
-from spurproc.core.signal_report import Refusal, RefusalReason, Route, SignalReport
-from spurproc.core.signalling import signal_tree
-from spurproc.core.spawn import ReapedBy, Spawned, spawn
-from spurproc.core.spawn_plan import SpawnPlan
-from spurproc.core.spawn_stage import SpawnStage
-from spurproc.core.termination import KillPlan, Proof, Survivor, TerminationReport, terminate_tree
+from spurproc.core.process.identity import IdentityStrength, ProcessIdentity
+from spurproc.core.process.pidfd import Pidfd
+from spurproc.core.recorded.launch import launch_recorded
+from spurproc.core.recorded.run import RecordedRun
+from spurproc.core.recorded.sentinel import read_sentinel
+from spurproc.core.spawn.plan import SpawnPlan
+from spurproc.core.spawn.spawn import ReapedBy, Spawned, spawn
+from spurproc.core.spawn.stage import SpawnStage
+from spurproc.core.tree.liveness import liveness_many, tree_liveness
+from spurproc.core.tree.members import Containment, ProcessTree
+from spurproc.core.tree.signalling import signal_tree
+from spurproc.core.tree.termination import KillPlan, Proof, Survivor, TerminationReport, terminate_tree
 from spurproc.errors import (
     AlreadyGone,
     Busy,

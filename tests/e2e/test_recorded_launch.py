@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from spurproc.core.durable import FolderLock, PrivateFolder
 from spurproc.core.exit_info import ExitKind
-from spurproc.core.members import Containment
 from spurproc.core.observation import Liveness
-from spurproc.core.recorded_launch import launch_recorded
-from spurproc.core.recorded_run import RecordedRun
-from spurproc.core.spawn_plan import SpawnPlan
-from spurproc.core.termination import KillPlan
+from spurproc.core.recorded.durable import FolderLock, PrivateFolder
+from spurproc.core.recorded.launch import launch_recorded
+from spurproc.core.recorded.run import RecordedRun
+from spurproc.core.spawn.plan import SpawnPlan
+from spurproc.core.tree.members import Containment
+from spurproc.core.tree.termination import KillPlan
 from spurproc.errors import AlreadyGone, InvalidArgument, NotPermitted, RecordInvalid, SpawnError, WaitTimeout
 
 CONTAINMENTS = [pytest.param("cgroup", marks=pytest.mark.needs_cgroup_v2), "descendants"]

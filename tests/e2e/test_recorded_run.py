@@ -14,12 +14,12 @@ import pytest
 
 from spurproc.core.exit_info import ExitInfo, ExitKind, ExitSource
 from spurproc.core.facilities import Facilities
-from spurproc.core.members import Containment
 from spurproc.core.observation import Liveness
-from spurproc.core.recorded_launch import launch_recorded
-from spurproc.core.recorded_run import RecordedRun
-from spurproc.core.spawn_plan import SpawnPlan
-from spurproc.core.termination import KillPlan
+from spurproc.core.recorded.launch import launch_recorded
+from spurproc.core.recorded.run import RecordedRun
+from spurproc.core.spawn.plan import SpawnPlan
+from spurproc.core.tree.members import Containment
+from spurproc.core.tree.termination import KillPlan
 from spurproc.errors import Busy, WaitTimeout
 from tests.recording import Launcher, read_from_new_process
 

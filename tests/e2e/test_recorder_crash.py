@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from spurproc.core.recorded_run import RecordedRun
-from spurproc.core.run_folder import RunFolder
+from spurproc.core.recorded.folder import RunFolder
+from spurproc.core.recorded.run import RecordedRun
 from tests.recording import Launcher, adopting, build_failpoint, read_from_new_process
 
 CONTAINMENTS = [pytest.param("cgroup", marks=pytest.mark.needs_cgroup_v2), "descendants"]

@@ -17,8 +17,8 @@ pytestmark = pytest.mark.needs_root
 # argv: mount point, FIFO, what to do. Runs in a mount namespace of its own.
 _SCRIPT = """
 import json, os, subprocess, sys
-from spurproc.core.recorded_launch import launch_recorded
-from spurproc.core.spawn_plan import SpawnPlan
+from spurproc.core.recorded.launch import launch_recorded
+from spurproc.core.spawn.plan import SpawnPlan
 from spurproc.errors import SystemCallError
 disk, fifo, what = sys.argv[1:]
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=0755", "none", disk], check=True)

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from spurproc.core.command.run import run
 from spurproc.core.exit_info import ExitKind, ExitSource
-from spurproc.core.members import Containment
-from spurproc.core.run import run
-from spurproc.core.termination import KillPlan
+from spurproc.core.tree.members import Containment
+from spurproc.core.tree.termination import KillPlan
 from spurproc.errors import InvalidArgument, ProcessFailed, RunTimeout, SpawnError, WaitTimeout
 
 CONTAINMENTS = [pytest.param(Containment.CGROUP, marks=pytest.mark.needs_cgroup_v2), Containment.DESCENDANTS]
@@ -170,7 +170,7 @@ def test_options_reach_the_job(tmp_path: Path, containment: Containment) -> None
 def test_output_goes_to_the_callers_own(tmp_path: Path, containment: Containment) -> None:
     """Like subprocess.run; and a caller without 1 and 2 is served too."""
     script = (
-        "import os, sys; from spurproc.core.run import run; from spurproc.core.members import Containment\n"
+        "import os, sys; from spurproc.core.command.run import run; from spurproc.core.tree.members import Containment\n"
         "run(['echo', 'hi'], containment=Containment(sys.argv[1]))\n"
         "os.close(1); os.close(2)\n"
         "sys.exit(run(['echo', 'lost'], containment=Containment(sys.argv[1])).code)"

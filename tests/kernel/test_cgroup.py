@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from spurproc.core.cgroup import Cgroup
-from spurproc.core.cgroup_root import find_cgroup_root
+from spurproc.core.cgroup.cgroup import Cgroup
+from spurproc.core.cgroup.root import find_cgroup_root
+from spurproc.core.cgroup.signal_report import Route
 from spurproc.core.observation import Liveness
-from spurproc.core.signal_report import Route
 from spurproc.errors import AlreadyGone, Busy, InvalidArgument, NotCgroup2, SignalRefused, SystemCallError, WaitTimeout
 from tests.payload import Payload
 from tests.relatives import NOBODY, in_fork
@@ -262,7 +262,7 @@ def test_remove_gives_up_on_a_populated_one(cgroup: Cgroup, cgroup_root: Path, p
 
 _OUTSIDER = """
 import json, sys
-from spurproc.core.cgroup import Cgroup
+from spurproc.core.cgroup.cgroup import Cgroup
 with Cgroup.open(sys.argv[1]) as cgroup:
     asked = cgroup.signal(15)
     seen = [[refusal.pid, refusal.reason.name] for refusal in asked.refused]
@@ -285,9 +285,9 @@ def test_member_outside_the_pid_namespace_is_reported_and_only_cgroup_kill_reach
 
 _FOREIGN_PROC = """
 import json, os, sys
-from spurproc.core.cgroup import Cgroup
+from spurproc.core.cgroup.cgroup import Cgroup
 from spurproc.errors import Unsupported
-from spurproc.core.members import ProcessTree, members
+from spurproc.core.tree.members import ProcessTree, members
 ready, door = os.pipe()
 if (child := os.fork()) == 0:
     open(sys.argv[1] + "/cgroup.procs", "w").write("0")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from spurproc.core.cgroup import Cgroup
-from spurproc.core.cgroup_record import CgroupRecord
+from spurproc.core.cgroup.cgroup import Cgroup
+from spurproc.core.cgroup.record import CgroupRecord
 from spurproc.core.observation import Liveness, Observation
 from tests.payload import Payload
 from tests.relatives import NOBODY, in_fork
@@ -114,7 +114,7 @@ def test_unreadable_is_unknown(cgroup_root: Path, payload: Start) -> None:
 
 _ELSEWHERE = """
 import json, os, subprocess, sys
-from spurproc.core.cgroup_record import CgroupRecord
+from spurproc.core.cgroup.record import CgroupRecord
 for kind in ("tmpfs", "cgroup2"):  # straight over the old mount the kernel says EBUSY
     subprocess.run(["mount", "-t", kind, "none", sys.argv[1]], check=True)
 assert "cgroup.controllers" in os.listdir(sys.argv[1]) and "jail" not in os.listdir(sys.argv[1])

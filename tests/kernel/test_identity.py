@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from spurproc.core.facilities import Facilities
-from spurproc.core.identity import IdentityStrength, ProcessIdentity
-from spurproc.core.liveness import liveness_many
 from spurproc.core.observation import Liveness
-from spurproc.core.pidfd import Pidfd
+from spurproc.core.process.identity import IdentityStrength, ProcessIdentity
+from spurproc.core.process.pidfd import Pidfd
+from spurproc.core.tree.liveness import liveness_many
 from spurproc.errors import AlreadyGone, InvalidArgument
 from tests.payload import Payload
 from tests.relatives import Blocked

@@ -11,7 +11,7 @@ import pytest
 
 from spurproc.core.facilities import Facilities
 from spurproc.core.observation import Liveness
-from spurproc.core.pidfd import Pidfd
+from spurproc.core.process.pidfd import Pidfd
 from spurproc.errors import AlreadyGone, InvalidArgument, NotPermitted, SignalRefused
 from tests.payload import Payload
 from tests.relatives import NOBODY, Blocked, in_fork

@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 import pytest
 
-from spurproc.core.identity import ProcessIdentity
-from spurproc.core.members import Containment, ProcessTree, members
-from spurproc.core.pidfd import Pidfd
-from spurproc.core.process_walk import GroupOf
-from spurproc.core.signal_report import Route
-from spurproc.core.signalling import signal_tree
+from spurproc.core.cgroup.signal_report import Route
+from spurproc.core.process.identity import ProcessIdentity
+from spurproc.core.process.pidfd import Pidfd
+from spurproc.core.tree.members import Containment, ProcessTree, members
+from spurproc.core.tree.process_walk import GroupOf
+from spurproc.core.tree.signalling import signal_tree
 from spurproc.errors import SignalRefused
 from tests.payload import Payload
 from tests.relatives import NOBODY, Blocked, in_fork, reborn

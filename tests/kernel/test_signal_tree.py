@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from spurproc.core._native import ffi, lib
-from spurproc.core.cgroup import Cgroup
-from spurproc.core.cgroup_sweep import MAX_PASSES, SeenTable
+from spurproc.core.cgroup.cgroup import Cgroup
+from spurproc.core.cgroup.signal_report import RefusalReason, Route
+from spurproc.core.cgroup.sweep import MAX_PASSES, SeenTable
 from spurproc.core.facilities import Facilities
-from spurproc.core.identity import ProcessIdentity
-from spurproc.core.members import ProcessTree
-from spurproc.core.signal_report import RefusalReason, Route
-from spurproc.core.signalling import signal_tree
+from spurproc.core.process.identity import ProcessIdentity
+from spurproc.core.tree.members import ProcessTree
+from spurproc.core.tree.signalling import signal_tree
 from spurproc.errors import InvalidArgument, SignalRefused
 from tests.payload import Payload
 from tests.relatives import NOBODY, Blocked, in_fork

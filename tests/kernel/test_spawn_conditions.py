@@ -21,10 +21,11 @@ from typing import Any
 
 import pytest
 
-from spurproc.core import facilities, identity
+from spurproc.core import facilities
 from spurproc.core.facilities import Facilities
-from spurproc.core.identity import reader
-from spurproc.core.spawn import SpawnPlan, spawn
+from spurproc.core.process import identity
+from spurproc.core.process.identity import reader
+from spurproc.core.spawn.spawn import SpawnPlan, spawn
 from spurproc.errors import SpawnError
 from tests import seccomp
 from tests.spawning import DETACHED, PYTHON, ROUTES, in_child, output_of, wait_end
@@ -233,7 +234,7 @@ def test_pipeline_ends_by_sigpipe() -> None:
 def test_background_launcher_of_a_shell() -> None:
     """`sh -c "launcher &"` has INT and QUIT ignored: the job has not."""
     program = (
-        "from spurproc.core.spawn import SpawnPlan, spawn\n"
+        "from spurproc.core.spawn.spawn import SpawnPlan, spawn\n"
         "spawned = spawn(SpawnPlan(argv=['grep', 'SigIgn', '/proc/self/status'], stdout=1))\n"
         "spawned.pidfd.wait(10)\n"
     )

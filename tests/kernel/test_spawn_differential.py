@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from spurproc.core.cgroup import Cgroup
+from spurproc.core.cgroup.cgroup import Cgroup
 from tests.spawning import DETACH_AND_STATUS, output_of, read_to_end
 
 INTENDED = {

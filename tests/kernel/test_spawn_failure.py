@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from spurproc.core.cgroup import Cgroup
-from spurproc.core.identity import reader
-from spurproc.core.spawn import Spawned, SpawnPlan, spawn
+from spurproc.core.cgroup.cgroup import Cgroup
+from spurproc.core.process.identity import reader
+from spurproc.core.spawn.spawn import Spawned, SpawnPlan, spawn
 from spurproc.errors import SpawnError
 from tests import seccomp
 from tests.spawning import DETACH, DETACH_AND_STATUS, ROUTES, in_child, no_child_is_left, output_of, wait_end

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from spurproc.core.cgroup import Cgroup
-from spurproc.core.identity import reader
-from spurproc.core.spawn import SpawnPlan, SpawnStage, begin, spawn
-from spurproc.core.starting import read_progress
+from spurproc.core.cgroup.cgroup import Cgroup
+from spurproc.core.process.identity import reader
+from spurproc.core.spawn.spawn import SpawnPlan, SpawnStage, begin, spawn
+from spurproc.core.spawn.starting import read_progress
 from spurproc.errors import SpawnError
 from tests.spawning import DETACH, ROUTES, in_child, output_of, read_to_end, status_fields, wait_end
 

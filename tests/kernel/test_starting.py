@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from spurproc.core.spawn import SpawnPlan, SpawnStage, begin, spawn
-from spurproc.core.starting import read_progress
+from spurproc.core.spawn.spawn import SpawnPlan, SpawnStage, begin, spawn
+from spurproc.core.spawn.starting import read_progress
 from spurproc.errors import SpawnError
 from tests.spawning import DETACH, no_child_is_left, wait_end
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from spurproc.core.cgroup import Cgroup
-from spurproc.core.identity import ProcessIdentity
-from spurproc.core.members import Containment, ProcessTree
-from spurproc.core.pidfd import Pidfd
-from spurproc.core.termination import KillPlan, Proof, terminate_tree
+from spurproc.core.cgroup.cgroup import Cgroup
+from spurproc.core.process.identity import ProcessIdentity
+from spurproc.core.process.pidfd import Pidfd
+from spurproc.core.tree.members import Containment, ProcessTree
+from spurproc.core.tree.termination import KillPlan, Proof, terminate_tree
 from spurproc.errors import SignalRefused
 from tests.payload import Payload, build
 from tests.relatives import NOBODY, Blocked, in_fork

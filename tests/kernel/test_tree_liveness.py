@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from spurproc.core.cgroup import Cgroup
-from spurproc.core.identity import ProcessIdentity
-from spurproc.core.liveness import Subject, liveness_many, tree_liveness
-from spurproc.core.members import ProcessTree
+from spurproc.core.cgroup.cgroup import Cgroup
 from spurproc.core.observation import Liveness
-from spurproc.core.pidfd import Pidfd
+from spurproc.core.process.identity import ProcessIdentity
+from spurproc.core.process.pidfd import Pidfd
+from spurproc.core.tree.liveness import Subject, liveness_many, tree_liveness
+from spurproc.core.tree.members import ProcessTree
 from tests.payload import Payload
 from tests.relatives import NOBODY, Blocked, in_fork
 from tests.trees import inside, move, tree_of

@@ -13,10 +13,10 @@ import pytest
 
 from spurproc.core.exit_info import ExitKind
 from spurproc.core.facilities import MASK_VARIABLE, Facilities
-from spurproc.core.identity import ProcessIdentity, forget_reader
-from spurproc.core.liveness import liveness_many
 from spurproc.core.observation import Liveness
-from spurproc.core.pidfd import Pidfd
+from spurproc.core.process.identity import ProcessIdentity, forget_reader
+from spurproc.core.process.pidfd import Pidfd
+from spurproc.core.tree.liveness import liveness_many
 from spurproc.core.vantage import Vantage
 from spurproc.errors import AlreadyGone, IdentityUnreadable, NotPermitted
 from tests.relatives import NOBODY, Blocked, in_fork, reborn
@@ -28,13 +28,13 @@ _CLONE_NEWPID = 0x20000000
 
 _OBSERVE = """
 import sys
-from spurproc.core.identity import ProcessIdentity
+from spurproc.core.process.identity import ProcessIdentity
 seen = ProcessIdentity.from_text(sys.argv[1]).observe()
 print(seen.liveness.value, seen.evidence)
 """
 _OF_SELF = """
 import os
-from spurproc.core.identity import ProcessIdentity
+from spurproc.core.process.identity import ProcessIdentity
 from spurproc.errors import IdentityUnreadable
 try:
     print(ProcessIdentity.of(os.getpid()))
@@ -105,7 +105,7 @@ def test_from_the_parent_pid_namespace_an_inner_process_is_alive() -> None:
 
 _SIGNAL_OUTSIDER = """
 import sys
-from spurproc.core.pidfd import Pidfd
+from spurproc.core.process.pidfd import Pidfd
 from spurproc.errors import SignalRefused
 with Pidfd.take_fd(int(sys.argv[1])) as pidfd:
     print(pidfd.pid, pidfd.liveness().value)

@@ -16,7 +16,7 @@ import pytest
 
 from spurproc.core.exit_info import ExitInfo, ExitKind, ExitSource
 from spurproc.core.facilities import Facilities
-from spurproc.core.pidfd import Pidfd
+from spurproc.core.process.pidfd import Pidfd
 from spurproc.errors import ExitUnknown, WaitTimeout
 from tests.payload import Payload
 from tests.relatives import NOBODY, Blocked, Foster, in_fork, traced

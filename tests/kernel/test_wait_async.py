@@ -15,7 +15,7 @@ import pytest
 
 from spurproc.core.exit_info import ExitInfo, ExitKind, ExitSource
 from spurproc.core.facilities import Facilities
-from spurproc.core.pidfd import Pidfd
+from spurproc.core.process.pidfd import Pidfd
 from tests.payload import Payload
 from tests.relatives import NOBODY, Blocked, Foster, in_fork
 from tests.rungs import RUNGS, without
@@ -130,7 +130,7 @@ def test_unreaped_zombie_neither_spins_nor_hangs(rung: Facilities, payload: Payl
 def test_asyncio_is_loaded_by_the_first_wait_alone() -> None:
     program = """
 import os, sys
-from spurproc.core.pidfd import Pidfd
+from spurproc.core.process.pidfd import Pidfd
 with Pidfd.open(os.getppid()) as pidfd:
     pidfd.liveness(), pidfd.exit_info()
     waiting = pidfd.wait_async()

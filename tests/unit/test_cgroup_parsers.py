@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spurproc.core._native import ffi, lib
-from spurproc.core.cgroup import parse_oom_kills
-from spurproc.core.cgroup_record import CgroupRecord
-from spurproc.core.cgroup_sweep import SeenTable, check_signal
+from spurproc.core.cgroup.cgroup import parse_oom_kills
+from spurproc.core.cgroup.record import CgroupRecord
+from spurproc.core.cgroup.sweep import SeenTable, check_signal
 from spurproc.errors import InvalidArgument
 
 RECORD = {"path": "/sys/fs/cgroup/x", "inode": 42, "above_inode": 1, "boot_id": "62cb2e17-c3f3-43b2-bf44-83146ff7ff3e"}

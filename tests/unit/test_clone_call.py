@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spurproc.core import clone_call
+from spurproc.core.spawn import clone_call
 
 
 @pytest.mark.parametrize(

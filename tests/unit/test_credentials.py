@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from spurproc.core.credentials import Credentials, credentials_of
+from spurproc.core.spawn.credentials import Credentials, credentials_of
 from spurproc.errors import InvalidArgument
 
 UNUSED = next(number for number in range(54321, 60000) if number not in {entry.gr_gid for entry in grp.getgrall()})

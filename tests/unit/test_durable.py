@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spurproc.core.durable import FolderLock, PrivateFolder
+from spurproc.core.recorded.durable import FolderLock, PrivateFolder
 from spurproc.errors import AlreadyGone, NotPermitted, SystemCallError
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from spurproc.core.environment import env_entries, exec_candidates
+from spurproc.core.spawn.environment import env_entries, exec_candidates
 from spurproc.errors import InvalidArgument
 
 

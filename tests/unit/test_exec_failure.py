@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spurproc.core.exec_failure import exec_reason
+from spurproc.core.spawn.exec_failure import exec_reason
 
 
 def _reason(path: Path, error: int = errno.ENOENT) -> tuple[str, str | None]:

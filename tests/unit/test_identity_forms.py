@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spurproc.core._native import ffi
-from spurproc.core.identity import ProcessIdentity
-from spurproc.core.pidfd import SUBJECT
+from spurproc.core.process.identity import ProcessIdentity
+from spurproc.core.process.pidfd import SUBJECT
 from spurproc.errors import InvalidArgument
 
 BOOT = "62cb2e17-c3f3-43b2-bf44-83146ff7ff3e"

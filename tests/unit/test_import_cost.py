@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 _HEAVY = ["asyncio", "subprocess", "threading", "logging", "multiprocessing", "socket", "ctypes", "pathlib", "uuid", "json"]
-_MODULES = ["pidfd", "identity", "liveness", "exit_info", "facilities", "vantage", "observation"]
+_MODULES = ["process.pidfd", "process.identity", "tree.liveness", "exit_info", "facilities", "vantage", "observation"]
 
 
 def test_import_is_light() -> None:
@@ -29,7 +29,7 @@ def test_import_probes_nothing_and_sets_no_handler() -> None:
     program = """
 import signal, sys
 before = [signal.getsignal(n) for n in signal.valid_signals()]
-import spurproc.core.liveness, spurproc.core.facilities as f, spurproc.core.identity as i
+import spurproc.core.tree.liveness, spurproc.core.facilities as f, spurproc.core.process.identity as i
 assert f._current is None and i._reader is None
 assert before == [signal.getsignal(n) for n in signal.valid_signals()]
 """

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from spurproc.core.members import ProcessTree
-from spurproc.core.termination import KillPlan, Proof, TerminationReport
+from spurproc.core.tree.members import ProcessTree
+from spurproc.core.tree.termination import KillPlan, Proof, TerminationReport
 from spurproc.errors import InvalidArgument
 
 

@@ -8,8 +8,8 @@ import signal
 import pytest
 
 from spurproc.core._native import lib
-from spurproc.core.identity import ProcessIdentity
-from spurproc.core.pidfd import Pidfd, checked_signal
+from spurproc.core.process.identity import ProcessIdentity
+from spurproc.core.process.pidfd import Pidfd, checked_signal
 from spurproc.errors import InvalidArgument
 
 NO_PIDS = [0, -1, -(2**31), 2**31, 2**64, True, 1.0, "1", None]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spurproc.core._native import ffi, lib
-from spurproc.core.plan_layout import HEADER, HEADER_FIELDS, PlanFields, RecorderPart, pack_plan
+from spurproc.core.spawn.plan_layout import HEADER, HEADER_FIELDS, PlanFields, RecorderPart, pack_plan
 from spurproc.errors import InvalidArgument
 
 TEXT = st.binary(max_size=30).map(lambda data: data.replace(b"\0", b""))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spurproc.core.process_walk import ProcessRow, descendants, unique
+from spurproc.core.tree.process_walk import ProcessRow, descendants, unique
 
 
 def _row(pid: int, parent_pid: int, start_ticks: int = 100) -> ProcessRow:

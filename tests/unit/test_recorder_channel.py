@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spurproc.core._native import lib
-from spurproc.core.recorder_channel import RecorderChannel
+from spurproc.core.recorded.channel import RecorderChannel
 
 USAGE = b"spurproc-usage 1 ".ljust(256, b"\0")
 

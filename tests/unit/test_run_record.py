@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spurproc.core.cgroup_record import CgroupRecord
-from spurproc.core.identity import ProcessIdentity
-from spurproc.core.members import Containment
-from spurproc.core.run_record import RunRecord, Started, parse_started, parse_usage
+from spurproc.core.cgroup.record import CgroupRecord
+from spurproc.core.process.identity import ProcessIdentity
+from spurproc.core.recorded.record import RunRecord, Started, parse_started, parse_usage
+from spurproc.core.tree.members import Containment
 from spurproc.errors import RecordInvalid
 
 BOOT = "01234567-89ab-cdef-0123-456789abcdef"

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spurproc.core.sentinel import MAX_BYTES, Pending, SentinelKind, SentinelRecord, parse_sentinel, read_sentinel
+from spurproc.core.recorded.sentinel import MAX_BYTES, Pending, SentinelKind, SentinelRecord, parse_sentinel, read_sentinel
 from spurproc.errors import InvalidArgument, SentinelRefused
 
 NONCE = "0123456789abcdef" * 2

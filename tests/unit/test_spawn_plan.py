@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from spurproc.core.spawn_plan import SpawnPlan
+from spurproc.core.spawn.plan import SpawnPlan
 from spurproc.errors import InvalidArgument
 
 GOOD: dict[str, Any] = {"argv": ["/bin/true"]}

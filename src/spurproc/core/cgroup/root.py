@@ -1,0 +1,119 @@
+"""Where spurproc keeps its own cgroups: one folder that is ours, apart from whoever launches."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from spurproc.core.cgroup.folder import open_folder
+from spurproc.core.cgroup.mountinfo import Mount, cgroup2_mounts, read_mountinfo
+from spurproc.errors import InvalidArgument, SpurprocError, from_errno
+
+__all__ = ["ROOT_VARIABLE", "CgroupRoot", "find_cgroup_root"]
+
+ROOT_VARIABLE = "SPURPROC_CGROUP_ROOT"
+"""Environment variable: the folder to use as the root, made if it is missing. Nothing else is tried then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CgroupRoot:
+    """The root, and the folders in it. Nothing of ours lives in the launcher's cgroup, so stopping its unit kills nothing."""
+
+    path: str
+
+    @property
+    def supervisors(self) -> str:
+        """Where recorders and supervisors live."""
+        return f"{self.path}/supervisors"
+
+    @property
+    def steps(self) -> str:
+        """Where each run gets a fresh cgroup of its own."""
+        return f"{self.path}/steps"
+
+    @property
+    def hooks(self) -> str:
+        """Where node hooks run."""
+        return f"{self.path}/hooks"
+
+    def prepare(self) -> None:
+        """Make the root and its folders, those that are missing. Raises NotPermitted and the like."""
+        for path in (self.path, self.supervisors, self.steps, self.hooks):
+            try:
+                os.mkdir(path, 0o755)
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise from_errno(error.errno or errno.EIO, "create", f"cgroup {path!r}") from None
+
+
+def find_cgroup_root() -> CgroupRoot | None:
+    """The root that we may use, made and writable; None when there is none, which means weaker containment.
+
+    In this order: SPURPROC_CGROUP_ROOT; as root `<cgroup2 mount>/spurproc`; else `spurproc` in the topmost cgroup above our
+    own whose folder and cgroup.procs we may write (a delegated subtree). Raises NotCgroup2 or InvalidArgument for a bad variable.
+    """
+    chosen = os.environ.get(ROOT_VARIABLE)
+    if chosen:
+        return _chosen_root(chosen)
+    for path in _candidates():
+        root = CgroupRoot(path=path)
+        try:
+            root.prepare()
+            os.close(open_folder(path))
+        except SpurprocError:
+            continue
+        return root
+    return None
+
+
+def _chosen_root(chosen: str) -> CgroupRoot:
+    if not chosen.startswith("/"):
+        raise InvalidArgument(f"cannot use {ROOT_VARIABLE}={chosen!r}: not an absolute path")
+    path = os.path.normpath(chosen)
+    # Judged before anything is made: a folder made on another file system would only look like a cgroup.
+    os.close(open_folder(path if os.path.isdir(path) else os.path.dirname(path)))
+    root = CgroupRoot(path=path)
+    root.prepare()
+    return root
+
+
+def _candidates() -> Iterator[str]:
+    for mount in cgroup2_mounts(read_mountinfo()):
+        if mount.read_only:
+            continue
+        if os.geteuid() == 0:
+            yield f"{mount.point.rstrip('/')}/spurproc"
+        yield from (f"{above}/spurproc" for above in _writable_above(mount))
+
+
+def _writable_above(mount: Mount) -> Iterator[str]:
+    """The cgroups from the mount's top down to our own that we may write, topmost first."""
+    own = _own_folder(mount)
+    if own is None:
+        return
+    above = own
+    chain = [own]
+    while above != mount.point:
+        above = os.path.dirname(above)
+        chain.append(above)
+    for path in reversed(chain):
+        if os.access(path, os.W_OK) and os.access(f"{path}/cgroup.procs", os.W_OK):
+            yield path
+
+
+def _own_folder(mount: Mount) -> str | None:
+    """Our own cgroup's folder through `mount`; None when it lies outside of what that shows."""
+    try:
+        with open("/proc/self/cgroup", "rb") as file:
+            own = next((os.fsdecode(line[3:].rstrip(b"\n")) for line in file if line.startswith(b"0::")), None)
+    except OSError:
+        return None
+    if own is None:
+        return None
+    root = mount.root.rstrip("/")
+    if own != mount.root and not own.startswith(root + "/"):
+        return None
+    return os.path.normpath(mount.point + "/" + own[len(root) :])

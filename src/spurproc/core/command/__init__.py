@@ -1,0 +1,1 @@
+"""A command from beginning to proven end: `spurproc.run`."""

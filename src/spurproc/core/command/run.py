@@ -1,0 +1,193 @@
+"""`run`: a command and everything that it starts, from beginning to proven end."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TypedDict, Unpack
+
+from spurproc.core.cgroup.events import RECHECK_S
+from spurproc.core.command.capture import Capture
+from spurproc.core.command.job import CgroupJob, Job, KeptJob
+from spurproc.core.exit_info import ExitInfo
+from spurproc.core.recorded.launch import choose_root
+from spurproc.core.spawn.environment import EnvArgument
+from spurproc.core.spawn.plan import SpawnPlan, Stdio
+from spurproc.core.tree.members import Containment
+from spurproc.core.tree.termination import KillPlan, TerminationReport
+from spurproc.errors import RunTimeout
+
+__all__ = ["RunOptions", "RunResult", "run"]
+
+_START_TIMEOUT_S = 10.0
+_LEFTOVER_GRACE_S = 0.1  # `cmd > >(tee log)`: tee ends a moment after the shell, and should
+_STDOUT_FD, _STDERR_FD = 1, 2
+
+
+class RunOptions(TypedDict, total=False):
+    """The fields of SpawnPlan that `run` takes too. `stdout` and `stderr` are the caller's own where they are not given."""
+
+    env: EnvArgument
+    cwd: str | bytes | os.PathLike[str] | None
+    stdin: Stdio
+    stdout: Stdio
+    stderr: Stdio
+    user: str | int | None
+    group: str | int | None
+    groups: Sequence[str | int] | None
+    umask: int | None
+    limits: Mapping[int, tuple[int, int]]
+    affinity: Collection[int] | None
+    oom_score_adj: int | None
+    pass_fds: Sequence[int]
+    no_new_privs: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult(ExitInfo):
+    """How the command ended, as ExitInfo, and what it said.
+
+    `stdout`, `stderr`: all of it, None where it was not captured. `leftovers`: what it took to end those of its tree that
+    outlived it, or all of it at the deadline; None where nothing had to be done. `leftovers.empty` is false if something could
+    not be killed.
+    """
+
+    containment: Containment
+    stdout: bytes | None = None
+    stderr: bytes | None = None
+    leftovers: TerminationReport | None = None
+
+
+def run(
+    argv: Sequence[str | bytes | os.PathLike[str]],
+    *,
+    timeout_s: float | None = None,
+    kill_plan: KillPlan | None = None,
+    capture: bool = False,
+    input: bytes | None = None,  # noqa: A002 - as subprocess.run has it
+    containment: Containment | None = None,
+    **options: Unpack[RunOptions],
+) -> RunResult:
+    """Run a command and wait for its end, like subprocess.run, but for the whole tree that it starts. No shell.
+
+    When it returns or raises, nothing of the tree lives: proven by a fresh cgroup (`containment` CGROUP), or, where none may be
+    made, by a keeper that adopts orphans (DESCENDANTS). What outlives the command is ended by `kill_plan` (TERM, 10 s, KILL)
+    after a grace of 0.1 s. A grandchild that holds a pipe hangs nobody. After `timeout_s` the kill plan is applied to all, and
+    RunTimeout carries the result so far. On KeyboardInterrupt and any other error all of it is killed at once.
+
+    `capture` gathers stdout and stderr in memory, without a limit: for output of unknown size pass a file as `stdout`. `input` is
+    fed to stdin, else that is the null device. Raises SpawnError if the command did not start, Unsupported if `containment`
+    cannot be had. Never raises for how the command ended: see `check()`, `succeeded`, `returncode`.
+    """
+    root = choose_root(containment)
+    pipes = Capture()
+    job: Job | None = None
+    try:
+        plan, gathered = _plan(argv, pipes, options, content=input, capture=capture)
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        job = KeptJob() if root is None else CgroupJob(root)
+        job.start(plan, _START_TIMEOUT_S if timeout_s is None else min(timeout_s, _START_TIMEOUT_S))
+        pipes.close_theirs()
+        watched = _Watched(job, pipes)
+        in_time = watched.wait(job.leader_ended, job.leader_entries, deadline)
+        leftovers = watched.clear(kill_plan or KillPlan.default(), grace_s=_LEFTOVER_GRACE_S if in_time else 0.0)
+        pipes.drain()
+        result = _result(job, leftovers, gathered)
+    finally:
+        # In this order: a job that is ended here must not wait for a reader.
+        pipes.close()
+        if job is not None:
+            job.close()
+    if not in_time:
+        raise RunTimeout(f"{plan.argv0!r} was ended: it still ran after {timeout_s} s", result)
+    return result
+
+
+def _plan(
+    argv: Sequence[str | bytes | os.PathLike[str]],
+    pipes: Capture,
+    options: RunOptions,
+    *,
+    content: bytes | None,
+    capture: bool,
+) -> tuple[SpawnPlan, tuple[bytearray | None, bytearray | None]]:
+    """The plan with its pipes, and where the output will be."""
+    plan = SpawnPlan(argv=argv, **_with_own_output(options))
+    if content is not None:
+        plan = replace(plan, stdin=pipes.open_input(content))
+    if not capture:
+        return plan, (None, None)
+    stdout_fd, stdout = pipes.open_output()
+    stderr_fd, stderr = pipes.open_output()
+    return replace(plan, stdout=stdout_fd, stderr=stderr_fd), (stdout, stderr)
+
+
+def _with_own_output(options: RunOptions) -> RunOptions:
+    own: RunOptions = {}
+    if _is_open(_STDOUT_FD):
+        own["stdout"] = _STDOUT_FD
+    if _is_open(_STDERR_FD):
+        own["stderr"] = _STDERR_FD
+    return {**own, **options}
+
+
+def _is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
+
+
+class _Watched:
+    """A job and its pipes, served while something is waited for."""
+
+    def __init__(self, job: Job, pipes: Capture) -> None:
+        self._job = job
+        self._pipes = pipes
+
+    def wait(self, until: Callable[[], bool], entries: Callable[[], list[tuple[int, int]]], deadline: float | None) -> bool:
+        """Serve the pipes until `until()`; False at the deadline. `entries`: what to poll for it, beside a look now and then."""
+        while not until():
+            left_s = RECHECK_S if deadline is None else min(RECHECK_S, deadline - time.monotonic())
+            if left_s <= 0:
+                return False
+            poll = select.poll()
+            for fd, events in (*entries(), *self._pipes.entries()):
+                poll.register(fd, events)
+            self._pipes.serve(poll.poll(left_s * 1000))
+        return True
+
+    def clear(self, plan: KillPlan, *, grace_s: float) -> TerminationReport | None:
+        """End what lives on, step by step, reading on: who is asked to end may have something to say. None: nobody did."""
+        if self._empty_within(grace_s):
+            return None
+        reports = []
+        for sig, span_s in plan.steps:
+            last = sig == signal.SIGKILL
+            reports.append(self._job.terminate(KillPlan(steps=((sig, span_s if last else 0.0),))))
+            if reports[-1].empty or (not last and self._empty_within(span_s)):
+                break
+        # Asked once more, with no time given: what is proven now, and the names of who lives on.
+        final = self._job.terminate(KillPlan(steps=((signal.SIGCONT, 0.0),)))
+        return replace(final, steps=tuple(step for report in reports for step in report.steps))
+
+    def _empty_within(self, span_s: float | None) -> bool:
+        deadline = None if span_s is None else time.monotonic() + span_s
+        return self.wait(self._job.is_empty, self._job.empty_entries, deadline)
+
+
+def _result(job: Job, leftovers: TerminationReport | None, gathered: tuple[bytearray | None, bytearray | None]) -> RunResult:
+    info = job.end()
+    stdout, stderr = (None if part is None else bytes(part) for part in gathered)
+    return RunResult(
+        **{field.name: getattr(info, field.name) for field in fields(ExitInfo)},
+        containment=job.containment,
+        stdout=stdout,
+        stderr=stderr,
+        leftovers=leftovers,
+    )

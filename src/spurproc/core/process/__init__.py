@@ -1,0 +1,1 @@
+"""One process: held by a pidfd, named for good."""

@@ -1,0 +1,322 @@
+"""A process held by a descriptor: it can never turn into another one, whatever becomes of its number.
+
+Source: pidfd_open(2), pidfd_send_signal(2), waitid(2), ioctl_pidfd(2). Where the kernel refuses pidfd_open, the descriptor is
+the folder /proc/PID, which pins the process as well but cannot be polled: waiters then look every 20 ms.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import select
+import struct
+import time
+from collections.abc import Generator
+from errno import EAGAIN, ECANCELED, ECHILD, EINVAL
+from types import TracebackType
+from typing import Any, Self
+
+from spurproc.core._native import check, ffi, lib
+from spurproc.core.exit_info import ExitInfo, ExitSource, ResourceUsage
+from spurproc.core.facilities import Facilities
+from spurproc.core.observation import Liveness
+from spurproc.core.vantage import Vantage
+from spurproc.errors import InvalidArgument, SignalRefused, Unsupported, WaitTimeout, from_errno
+
+__all__ = ["REAP_GRACE_S", "SUBJECT", "Pidfd", "checked_pid", "checked_signal", "pid_behind"]
+
+REAP_GRACE_S = 3.0
+"""How long a waiter gives a foreign parent to reap; only then does the kernel tell others how the process ended."""
+
+SUBJECT = struct.Struct("=IiQQQQ16s")
+"""spur_subject_t: kind, number, start_ticks, inode, pid_namespace, time_namespace, boot_id."""
+
+_REAP_SOON_S = 0.05
+_LOOK_S = 0.02
+_DAY_S = 86_400.0
+_LIVENESS = {0: Liveness.ALIVE} | dict.fromkeys((1, 2, 3), Liveness.GONE)
+
+_Steps = Generator[tuple[int, float | None], bool, ExitInfo]
+"""Yields (poll events, timeout_s) to wait for, is sent whether they came, returns the end. Does no waiting of its own.
+
+0 stands for POLLHUP, which poll(2) always reports, and is waited for no longer than said; anything else until the deadline.
+"""
+
+
+class Pidfd:
+    """One process, held. Owns its descriptor: `close()` it or use it as a context manager."""
+
+    __slots__ = ("__weakref__", "_bits", "_exit", "_fd", "_lock", "_pid", "_poll", "packed")
+
+    packed: bytes
+    """The form that `liveness_many` hands to the C core."""
+
+    def __init__(self, fd: int, pid: int, bits: int) -> None:
+        """Takes `fd`. For this package; others use `open` or `take_fd`."""
+        self._fd = fd
+        self._pid = pid
+        self._bits = bits
+        self._exit: ExitInfo | None = None
+        self._lock = _thread.allocate_lock()
+        pollable = bits & lib.SPUR_FACILITY_PIDFD_OPEN
+        self._poll = lib.spur_pidfd_poll if pollable else lib.spur_pidfd_poll_folder
+        kind = lib.SPUR_SUBJECT_PIDFD if pollable else lib.SPUR_SUBJECT_FOLDER
+        self.packed = SUBJECT.pack(kind, fd, 0, 0, 0, 0, b"")
+
+    @classmethod
+    def open(cls, pid: int) -> Self:
+        """Hold the process that has the number `pid` now; a zombie too.
+
+        A number proves nothing about who that is: use `ProcessIdentity.open` for a process met before. Raises AlreadyGone,
+        NotPermitted (hidden by hidepid, and no pidfd_open), InvalidArgument for a thread's number, Unsupported.
+        """
+        bits = Facilities.current().bits
+        noun = f"process {checked_pid(pid)}"
+        ret_fd = ffi.new("int *")
+        if bits & lib.SPUR_FACILITY_PIDFD_OPEN:
+            error = lib.spur_pidfd_open(pid, ret_fd)
+        elif Vantage.read().procfs_is_ours:
+            error = lib.spur_pidfd_open_folder(pid, ret_fd)
+        else:
+            raise Unsupported(f"cannot open {noun}: pidfd_open is refused, and /proc shows another pid namespace")
+        if error == -EINVAL:
+            raise InvalidArgument(f"cannot open {noun}: a thread, not a process")
+        check(error, "open", noun)
+        return cls(ret_fd[0], pid, bits)
+
+    @classmethod
+    def take_fd(cls, fd: int, pid: int | None = None) -> Self:
+        """Take over a pidfd received or inherited (SCM_RIGHTS, SO_PEERPIDFD, CLONE_PIDFD).
+
+        `pid` is the number behind it where the caller knows it, else the kernel is asked. Raises InvalidArgument, and leaves `fd`
+        open, if it is no pidfd.
+        """
+        number = pid_behind(fd) if pid is None else checked_pid(pid)
+        return cls(fd, number, Facilities.current().bits | lib.SPUR_FACILITY_PIDFD_OPEN)
+
+    @property
+    def pid(self) -> int:
+        """The number of the process in this pid namespace; it may be another's by now. 0: it has none here, or none any more."""
+        return self._pid
+
+    def fileno(self) -> int:
+        """The descriptor, borrowed: readable (POLLIN) when the process has ended, POLLHUP when it was reaped."""
+        if self._fd < 0:
+            raise InvalidArgument(f"cannot use the pidfd of process {self._pid}: it is closed")
+        return self._fd
+
+    def close(self) -> None:
+        """Let go. May be called twice."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            self.packed = SUBJECT.pack(lib.SPUR_SUBJECT_PIDFD, -1, 0, 0, 0, 0, b"")
+            os.close(fd)
+
+    def liveness(self) -> Liveness:
+        """Whether it, or any thread of it, still runs. One poll(2); never blocks, and never UNKNOWN while the pidfd is open."""
+        try:
+            return _LIVENESS[self._poll(self._fd)]
+        except KeyError:
+            self.fileno()
+            return Liveness.UNKNOWN
+
+    def send_signal(self, sig: int) -> None:
+        """Send `sig` (1 to 64) to this process and to no other.
+
+        Nothing happens to a zombie. Raises AlreadyGone after the reap, NotPermitted, SignalRefused for this process itself, for
+        pid 1 and for one that has no number in this pid namespace.
+        """
+        number = checked_signal(sig)
+        error = lib.spur_pidfd_send_signal(self.fileno(), self._pid, number, self._bits)
+        if error == -ECANCELED:
+            if self._pid == 0 and self.liveness() is Liveness.GONE:
+                raise from_errno(3, "signal", "a process that was reaped")
+            raise SignalRefused(f"cannot signal process {self._pid}: it is this process, an init or out of this namespace")
+        check(error, "signal", f"process {self._pid}")
+
+    def exit_info(self) -> ExitInfo:
+        """What can be known now about its end; UNKNOWN while it runs. Reaps nothing and does not block."""
+        with self._lock:
+            if self._exit is not None:
+                return self._exit
+            found = self._waited(keep=True)
+        if isinstance(found, ExitInfo):
+            return found
+        if self.liveness() is Liveness.ALIVE:
+            return ExitInfo.unknown("it still runs")
+        return self._record() or self._zombie() or ExitInfo.unknown(self._why_unknown())
+
+    def wait(self, timeout_s: float | None = None, *, reap_grace_s: float = REAP_GRACE_S) -> ExitInfo:
+        """Wait for the end and tell how it was. A child is reaped (WAITED); of any other process the kernel's record is read.
+
+        The record needs the reap: after the end a foreign parent gets `reap_grace_s` for it; then the answer is the zombie's
+        status where it may be read, else UNKNOWN with the reason. Raises WaitTimeout if the process still runs after `timeout_s`.
+        Any number of threads may wait at once; KeyboardInterrupt and signal handlers work as usual.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        steps = self._steps(reap_grace_s)
+        try:
+            events, step_s = next(steps)
+            while True:
+                came = self._until(events, _shorter(step_s, deadline))
+                if not came and events and _shorter(None, deadline) == 0:
+                    raise WaitTimeout(f"process {self._pid} still runs after {timeout_s} s")
+                events, step_s = steps.send(came)
+        except StopIteration as end:
+            result: ExitInfo = end.value
+            return result
+
+    async def wait_async(self, *, reap_grace_s: float = REAP_GRACE_S) -> ExitInfo:
+        """`wait` for a running asyncio loop; bound it with `asyncio.timeout`.
+
+        No SIGCHLD handler and no thread; any number of tasks may wait at once; cancelling leaks nothing.
+        """
+        from spurproc.core.process.pidfd_asyncio import Waiter  # noqa: PLC0415 - asyncio is loaded for those who wait in it
+
+        steps = self._steps(reap_grace_s)
+        try:
+            events, step_s = next(steps)
+            with Waiter(self.fileno(), self._look if self._folder else None) as waiter:
+                while True:
+                    events, step_s = steps.send(await waiter.until(events, step_s))
+        except StopIteration as end:
+            result: ExitInfo = end.value
+            return result
+
+    def _steps(self, reap_grace_s: float) -> _Steps:
+        self.fileno()
+        while not isinstance(found := self._reap(), ExitInfo):
+            if self.liveness() is Liveness.ALIVE:
+                yield select.POLLIN, None
+            elif found == -EAGAIN:  # our child has ended, and its tracer has to let go of it first: look again
+                yield select.POLLPRI, _REAP_SOON_S
+            else:
+                return (yield from self._steps_foreign(reap_grace_s))
+        return found
+
+    def _steps_foreign(self, reap_grace_s: float) -> _Steps:
+        """It has ended and is not our child: its parent's reap makes the kernel's record readable."""
+        if self._bits & lib.SPUR_FACILITY_PIDFD_EXIT_INFO and not self._folder:
+            came = yield 0, min(_REAP_SOON_S, reap_grace_s)
+            if not came and (zombie := self._zombie()):
+                return zombie
+            if not came:
+                yield 0, reap_grace_s
+        found = self._record() or self._zombie() or self._exit  # _exit: another thread was the one to reap
+        return found or ExitInfo.unknown(self._why_unknown())
+
+    @property
+    def facilities(self) -> int:
+        """The bits for the C core; without PIDFD_OPEN the descriptor is the folder /proc/PID."""
+        return self._bits
+
+    @property
+    def _folder(self) -> bool:
+        return not self._bits & lib.SPUR_FACILITY_PIDFD_OPEN
+
+    def _reap(self) -> ExitInfo | int:
+        """Our child's end, once and for all waiters; -EAGAIN while it runs, -ECHILD for any other process."""
+        with self._lock:
+            if self._exit is None:
+                found = self._waited(keep=False)
+                if not isinstance(found, ExitInfo):
+                    return found
+                self._exit = found
+            return self._exit
+
+    def _waited(self, *, keep: bool) -> ExitInfo | int:
+        waited: Any = ffi.new("spur_waited_t *")
+        error = lib.spur_pidfd_wait(self.fileno(), self._pid, keep, self._bits, waited)
+        if error in (-EAGAIN, -ECHILD):
+            return error
+        check(error, "wait for", f"process {self._pid}")
+        usage = ResourceUsage(**{name: getattr(waited, name) for name in ResourceUsage.__slots__})
+        return ExitInfo.from_wait_status(waited.status, source=ExitSource.WAITED, usage=usage)
+
+    def _record(self) -> ExitInfo | None:
+        """The kernel's record of a reaped process."""
+        if not self._bits & lib.SPUR_FACILITY_PIDFD_EXIT_INFO or self._folder:
+            return None
+        facts: Any = ffi.new("spur_pidfd_facts_t *")
+        if lib.spur_pidfd_info(self._fd, facts) < 0 or not facts.has_status:
+            return None
+        return ExitInfo.from_wait_status(facts.status, source=ExitSource.PIDFD)
+
+    def _zombie(self) -> ExitInfo | None:
+        """The status that a zombie shows to a reader with ptrace rights over it."""
+        status = ffi.new("int *")
+        if self._pid <= 0 or lib.spur_pidfd_zombie_status(self._fd, self._pid, self._bits, status) < 0:
+            return None
+        return ExitInfo.from_wait_status(status[0], source=ExitSource.ZOMBIE)
+
+    def _why_unknown(self) -> str:
+        if lib.spur_pidfd_unreaped(self._fd, self._bits) == 0:
+            return "it ended, its parent has not reaped it and this process may not read its status"
+        if not self._bits & lib.SPUR_FACILITY_PIDFD_EXIT_INFO:
+            return "it was reaped by another and this kernel keeps no record of that"
+        return "it was reaped by another and the kernel has no record of its end"
+
+    def _until(self, events: int, timeout_s: float | None) -> bool:
+        """Block until the descriptor shows `events` (0: POLLHUP), or for `timeout_s`; True if it came."""
+        if self._folder:
+            deadline = None if timeout_s is None else time.monotonic() + timeout_s
+            while not self._look(events):
+                left_s = _shorter(_LOOK_S, deadline)
+                if not left_s:
+                    return False
+                time.sleep(left_s)  # noqa: TID251 - this descriptor cannot be polled
+            return True
+        poll = select.poll()
+        poll.register(self.fileno(), events)
+        # poll(2) counts milliseconds in an int: a longer wait is cut in steps of a day.
+        return bool(poll.poll(None if timeout_s is None else min(timeout_s, _DAY_S) * 1000))
+
+    def _look(self, events: int) -> bool:
+        return bool(self._poll(self.fileno()) & (lib.SPUR_PIDFD_ENDED if events & select.POLLIN else lib.SPUR_PIDFD_REAPED))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_fd", -1) >= 0:
+            self.close()
+
+    def __repr__(self) -> str:
+        return f"<Pidfd of process {self._pid}, {'closed' if self._fd < 0 else f'fd {self._fd}'}>"
+
+
+def checked_pid(pid: object) -> int:
+    """`pid` if it can be a process's number, else InvalidArgument."""
+    if isinstance(pid, bool) or not isinstance(pid, int) or not 1 <= pid <= 0x7FFFFFFF:
+        raise InvalidArgument(f"cannot be a pid: {pid!r}")
+    return pid
+
+
+def checked_signal(sig: object) -> int:
+    """`sig` as a plain number from 1 to 64, else InvalidArgument. 0 is no signal: ask for the liveness instead."""
+    if isinstance(sig, bool) or not isinstance(sig, int) or not 1 <= sig <= 64:
+        raise InvalidArgument(f"cannot be a signal: {sig!r}")
+    return int(sig)
+
+
+def _shorter(step_s: float | None, deadline: float | None) -> float | None:
+    left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
+    return step_s if left_s is None else left_s if step_s is None else min(step_s, left_s)
+
+
+def pid_behind(fd: int) -> int:
+    """The number of the process that pidfd `fd` holds; 0 if it has none here. Source: proc_pid_fdinfo(5)."""
+    facts: Any = ffi.new("spur_pidfd_facts_t *")
+    if Facilities.current().pidfd_info and lib.spur_pidfd_info(fd, facts) == 0:
+        return int(facts.pid)
+    try:
+        with open(f"/proc/self/fdinfo/{fd}", "rb") as file:
+            fields = [line.split() for line in file if line.startswith(b"Pid:")]
+    except OSError as error:
+        raise InvalidArgument(f"cannot take descriptor {fd}: {error.strerror}") from error
+    if not fields:
+        raise InvalidArgument(f"cannot take descriptor {fd}: not a pidfd")
+    return max(0, int(fields[0][1])) if Vantage.read().procfs_is_ours else 0

@@ -1,0 +1,1 @@
+"""Runs that outlive their launcher: the folder, the record, the recorder."""

@@ -1,0 +1,209 @@
+"""The folder of a recorded run, and what may be concluded from what is there and from what is not.
+
+`lock` (held by the launcher, then by the recorder, for as long as it may still write), `run.json`, `started`, `exit.tmp` which
+becomes `exit`, and `usage`. From something absent a conclusion is drawn only under the lock.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+
+from spurproc.core.exit_info import ExitInfo, ExitKind, ExitSource, ResourceUsage
+from spurproc.core.observation import Liveness
+from spurproc.core.recorded.durable import FolderLock, PrivateFolder
+from spurproc.core.recorded.record import (
+    RUN_LIMIT_BYTES,
+    RUN_NAME,
+    STARTED_BYTES,
+    STARTED_NAME,
+    USAGE_BYTES,
+    USAGE_NAME,
+    RunRecord,
+    Started,
+    parse_started,
+    parse_usage,
+)
+from spurproc.core.recorded.sentinel import MAX_BYTES, Pending, SentinelKind, SentinelRecord, read_sentinel
+from spurproc.core.spawn.exec_failure import exec_reason
+from spurproc.core.spawn.stage import SpawnStage
+from spurproc.core.vantage import Vantage
+from spurproc.errors import AlreadyGone, RecordInvalid, SentinelRefused, SystemCallError
+
+__all__ = ["RunFolder", "clear_unpublished"]
+
+_SENTINEL_ROOM = "exit.tmp"
+# run.json first: what is left of a removal that was cut short reads as "no run", never as one that did not start.
+_NAMES = (RUN_NAME, "exit", _SENTINEL_ROOM, USAGE_NAME, STARTED_NAME, "lock")
+_CORE_FLAG = 0x80
+
+
+class RunFolder:
+    """A run's records. Owns the folder it is given: `close()` it."""
+
+    def __init__(self, folder: PrivateFolder, record: RunRecord) -> None:
+        """Takes `folder`."""
+        self.folder = folder
+        self.record = record
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> RunFolder:
+        """Raises AlreadyGone where there is none, NotPermitted where it is not private, RecordInvalid where it holds no run."""
+        folder = PrivateFolder.open(path)
+        try:
+            return cls(folder, _read_record(folder))
+        except BaseException:
+            folder.close()
+            raise
+
+    @classmethod
+    def publish(cls, folder: PrivateFolder, record: RunRecord) -> RunFolder:
+        """Make the files of a run in an empty folder whose lock the caller holds; takes `folder` on success.
+
+        Room is made now for all that is written later: a disk that fills up cannot take an end away. Durable when it returns,
+        by three fsyncs: `run.json`, the folder, and the folder above.
+        """
+        for name, size in ((_SENTINEL_ROOM, MAX_BYTES), (STARTED_NAME, STARTED_BYTES), (USAGE_NAME, USAGE_BYTES)):
+            os.close(folder.create_file(name, bytes(size)))
+        folder.replace_file(RUN_NAME, record.to_bytes())
+        folder.sync_above()
+        return cls(folder, record)
+
+    def started(self) -> Started:
+        """What the recorder has noted. Raises RecordInvalid."""
+        try:
+            return parse_started(self.folder.read_file(STARTED_NAME, STARTED_BYTES), f"{self.folder.path}/{STARTED_NAME}")
+        except SystemCallError as error:
+            raise RecordInvalid(f"{self.folder.path}/{STARTED_NAME}", str(error)) from error
+
+    def usage(self) -> ResourceUsage | None:
+        """What the job used, once it has ended; None before, or where it was not recorded."""
+        try:
+            return parse_usage(self.folder.read_file(USAGE_NAME, USAGE_BYTES), self.record.nonce)
+        except SystemCallError:
+            return None
+
+    def recorded(self) -> ExitInfo | None:
+        """The end as the sentinel has it; UNKNOWN where that may not be believed; None while there is none."""
+        try:
+            found = read_sentinel(self.folder.fileno(), self.record.nonce, self.record.recorder_uid)
+        except SentinelRefused as error:
+            return ExitInfo.unknown(f"the exit record may not be believed: {error.reason}")
+        return None if isinstance(found, Pending) else self._info_of(found)
+
+    def _info_of(self, found: SentinelRecord) -> ExitInfo:
+        trusted = not self.record.job_may_forge
+        if found.kind is SentinelKind.NOT_STARTED:
+            return self._not_started(found.stage or 0, found.errno or 0, trusted=trusted)
+        status = (found.code or 0) << 8 | (found.signal or 0) | (_CORE_FLAG if found.core_dumped else 0)
+        return ExitInfo.from_wait_status(status, source=ExitSource.RECORDED, usage=self.usage(), trusted=trusted)
+
+    def _not_started(self, stage: int, error: int, *, trusted: bool) -> ExitInfo:
+        name, reason, interpreter = f"stage {stage}", None, None
+        if stage in {known.value for known in SpawnStage}:
+            name = SpawnStage(stage).name
+        if stage == SpawnStage.EXEC.value and error:
+            candidates = [os.fsencode(path) for path in self.record.candidates]
+            reason, interpreter = exec_reason(error, candidates, os.fsencode(self.record.cwd or "/"))
+        return ExitInfo.not_started(
+            name, error, interpreter=interpreter, reason=reason, source=ExitSource.RECORDED, trusted=trusted
+        )
+
+    def take_lock(self) -> FolderLock | None:
+        """The lock, if nobody holds it who might still write. Raises AlreadyGone where the folder was removed."""
+        return FolderLock.try_take(self.folder)
+
+    def conclude(self, leader_end: Callable[[Started], ExitInfo | None]) -> ExitInfo | None:
+        """The end of a run whose recorder has gone; None while somebody may still write, or while the leader has not ended.
+
+        `leader_end` says what the kernel knows of a leader that ran: UNKNOWN where nothing, None where it still lives.
+        """
+        try:
+            lock = self.take_lock()
+        except AlreadyGone:
+            return ExitInfo.unknown("the folder of the run was removed")
+        if lock is None:
+            return None
+        with lock:
+            return self._conclude_locked(leader_end)
+
+    def _conclude_locked(self, leader_end: Callable[[Started], ExitInfo | None]) -> ExitInfo | None:
+        recorded = self.recorded()
+        seen = self._conclude_unrecorded(leader_end)
+        by_kernel = seen is not None and seen.source in (ExitSource.WAITED, ExitSource.PIDFD, ExitSource.ZOMBIE)
+        return seen if recorded is None or by_kernel else recorded
+
+    def _conclude_unrecorded(self, leader_end: Callable[[Started], ExitInfo | None]) -> ExitInfo | None:
+        try:
+            started = self.started()
+        except RecordInvalid as error:
+            return ExitInfo.unknown(str(error))
+        if self.record.boot_id != Vantage.read().boot_id:
+            return ExitInfo.unknown("the machine was restarted before the end was recorded")
+        if started.recorder is not None and started.recorder.liveness() is Liveness.ALIVE:
+            return None  # it is between the launcher's lock and its own, or has let go of its own and is about to end
+        if started.leader is None:
+            return self._not_started(SpawnStage.NONE.value, 0, trusted=True)
+        seen = leader_end(started)
+        if seen is None or (started.launched and seen.kind is not ExitKind.UNKNOWN):
+            return seen
+        return ExitInfo.unknown(_why_lost(started, seen))
+
+    def with_usage(self, info: ExitInfo) -> ExitInfo:
+        """`info` with the recorded resources, where it has none of its own."""
+        return info if info.usage is not None else replace(info, usage=self.usage())
+
+    def remove(self) -> None:
+        """Remove the records, and then the folder. The caller holds the lock and has proven that nothing lives."""
+        _remove_files(self.folder)
+        self.folder.remove()
+
+    def close(self) -> None:
+        """Let go of the folder. May be called twice."""
+        self.folder.close()
+
+
+def _read_record(folder: PrivateFolder) -> RunRecord:
+    path = f"{folder.path}/{RUN_NAME}"
+    try:
+        content = folder.read_file(RUN_NAME, RUN_LIMIT_BYTES)
+    except AlreadyGone:
+        raise RecordInvalid(path, "there is none: no run was launched here, or its launch was cut short") from None
+    except SystemCallError as error:
+        raise RecordInvalid(path, str(error)) from error
+    return RunRecord.from_bytes(content, path)
+
+
+def _why_lost(started: Started, seen: ExitInfo) -> str:
+    if started.unrecorded:
+        return f"the recorder could not write the exit record; {seen.reason}"
+    if not started.launched:
+        return "the recorder ended before it knew whether the job had started"
+    return f"the recorder ended before the job did; {seen.reason}"
+
+
+def _remove_files(folder: PrivateFolder) -> None:
+    left_over = [name for name in folder.names() if name.startswith(f".{RUN_NAME}.")]
+    for name in (*_NAMES[:-1], *left_over, _NAMES[-1]):
+        folder.discard_file(name)
+
+
+def clear_unpublished(folder: PrivateFolder) -> bool:
+    """Clear what a launch left that was killed before it published its run; True if the folder is empty now.
+
+    Touches nothing where there is a run, a file that is none of ours, or a launcher that still holds the lock.
+    """
+    names = set(folder.names())
+    if any(name not in _NAMES[2:] and not name.startswith(f".{RUN_NAME}.") for name in names):
+        return False
+    if "lock" not in names:
+        return not names
+    lock = FolderLock.try_take(folder)
+    if lock is None:
+        return False
+    with lock:
+        if RUN_NAME in folder.names():
+            return False
+        _remove_files(folder)
+    return True

@@ -1,0 +1,221 @@
+"""Launch a run that outlives its launcher, with a recorder that writes down how it ended."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import signal
+import time
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+
+from spurproc.core._native import lib
+from spurproc.core.cgroup.cgroup import Cgroup
+from spurproc.core.cgroup.folder import open_folder, write_text
+from spurproc.core.cgroup.root import CgroupRoot, find_cgroup_root
+from spurproc.core.process.identity import ProcessIdentity
+from spurproc.core.process.pidfd import Pidfd
+from spurproc.core.recorded.channel import RecorderChannel
+from spurproc.core.recorded.durable import FolderLock, PrivateFolder
+from spurproc.core.recorded.folder import RunFolder, clear_unpublished
+from spurproc.core.recorded.record import RunRecord
+from spurproc.core.recorded.run import RecordedRun
+from spurproc.core.recorded.watch import Watch, wait_for
+from spurproc.core.spawn.credentials import credentials_of
+from spurproc.core.spawn.environment import env_entries, exec_candidates
+from spurproc.core.spawn.plan import SpawnPlan
+from spurproc.core.spawn.plan_layout import RecorderPart
+from spurproc.core.spawn.spawn import begin
+from spurproc.core.spawn.stage import SpawnStage
+from spurproc.core.tree.members import Containment, ProcessTree
+from spurproc.core.tree.termination import KillPlan, terminate_tree
+from spurproc.core.vantage import Vantage
+from spurproc.errors import InvalidArgument, SpurprocError, SystemCallError, Unsupported
+
+__all__ = ["launch_recorded"]
+
+CONTAINMENT_CODES = {
+    Containment.CGROUP: lib.SPUR_CONTAINMENT_CGROUP,
+    Containment.DESCENDANTS: lib.SPUR_CONTAINMENT_DESCENDANTS,
+}
+_CONFIRM_TIMEOUT_S = 10.0
+_KILL_ALL = KillPlan(steps=((signal.SIGKILL, None),))
+_GONE_TIMEOUT_S = 5.0
+
+
+def launch_recorded(
+    plan: SpawnPlan,
+    folder: str | os.PathLike[str],
+    *,
+    containment: Containment | None = None,
+    confirm_timeout_s: float = _CONFIRM_TIMEOUT_S,
+) -> RecordedRun:
+    """Launch `plan` as a run of its own, recorded in `folder`, and return once it has been exec'd.
+
+    `folder` is made (0700), or is an empty one of ours; the folder above must exist. The run is no child of the caller: it
+    lives on when the caller ends. `containment`: None is the strongest that this host gives, CGROUP where there is a cgroup
+    root, else DESCENDANTS; CGROUP insists. The plan's own `cgroup` and `detach` are not used: each run gets a fresh cgroup.
+
+    Raises SpawnError if the job did not start: then no process, descriptor, cgroup or file of it is left. A job that has not
+    got to its exec after `confirm_timeout_s`, because a stage of its start blocks, is returned as it is and goes on.
+    """
+    if plan.cgroup is not None:
+        raise InvalidArgument("cgroup: a recorded run makes one of its own")
+    root = choose_root(containment)
+    with ExitStack() as undo:
+        launch = _Launch(plan, root, undo)
+        launch.make(folder)
+        launch.begin()
+        launch.confirm(time.monotonic() + confirm_timeout_s)
+        run = launch.take_run()
+        undo.pop_all()
+    return run
+
+
+def choose_root(containment: Containment | None) -> CgroupRoot | None:
+    """The cgroup root for `containment`; None: do without. Raises Unsupported where CGROUP is insisted on and there is none."""
+    if containment is Containment.PROCESS_GROUP:
+        raise InvalidArgument("containment: a process group alone cannot be proven empty")
+    root = None if containment is Containment.DESCENDANTS else find_cgroup_root()
+    if root is None and containment is Containment.CGROUP:
+        raise Unsupported("cannot contain the run in a cgroup: there is no cgroup2 folder here that this process may write")
+    return root
+
+
+class _Launch:
+    """One launch under way. Everything that it makes is undone with `undo`, last first."""
+
+    def __init__(self, plan: SpawnPlan, root: CgroupRoot | None, undo: ExitStack) -> None:
+        self._plan = plan
+        self._root = root
+        self._undo = undo
+        self._nonce = os.urandom(16).hex()
+        self._cgroup: Cgroup | None = None
+        self._leader: Pidfd | None = None
+
+    @property
+    def _containment(self) -> Containment:
+        return Containment.DESCENDANTS if self._root is None else Containment.CGROUP
+
+    def make(self, path: str | os.PathLike[str]) -> None:
+        """The folder with its lock held, the cgroup, and the durable record of what is meant."""
+        folder = self._folder(path)
+        self._lock = FolderLock.create(folder)
+        self._undo.callback(self._lock.close)
+        if self._root is not None:
+            self._cgroup = Cgroup.create(f"{self._root.steps}/{self._nonce}")
+            self._undo.callback(self._cgroup.close)
+            self._undo.callback(self._cgroup.remove)
+        self._files = RunFolder.publish(folder, self._record())
+
+    def _folder(self, path: str | os.PathLike[str]) -> PrivateFolder:
+        try:
+            folder = PrivateFolder.create(path)
+            self._undo.callback(folder.close)
+            self._undo.callback(folder.remove)
+        except SystemCallError as error:
+            if error.errno != errno.EEXIST:
+                raise
+            folder = PrivateFolder.open(path)
+            self._undo.callback(folder.close)
+            if not clear_unpublished(folder):
+                raise InvalidArgument(f"cannot launch into {folder.path!r}: it is not empty") from None
+        self._undo.callback(clear_all, folder)
+        return folder
+
+    def _record(self) -> RunRecord:
+        who = credentials_of(self._plan.user, self._plan.group, self._plan.groups)
+        entries = env_entries(self._plan.env)
+        argv = [os.fsencode(argument) for argument in self._plan.argv]
+        return RunRecord(
+            nonce=self._nonce,
+            boot_id=Vantage.read().boot_id,
+            launcher=ProcessIdentity.of(os.getpid()),
+            containment=self._containment,
+            cgroup=None if self._cgroup is None else self._cgroup.record(),
+            recorder_uid=os.geteuid(),
+            job_uid=os.geteuid() if who.uid is None else who.uid,
+            argv=tuple(map(os.fsdecode, argv)),
+            candidates=tuple(map(os.fsdecode, exec_candidates(argv[0], entries))),
+            cwd=_absolute_cwd(self._plan),
+        )
+
+    def begin(self) -> None:
+        """Start the recorder. From here on it is the folder's only writer."""
+        part = RecorderPart(
+            folder_fd=self._files.folder.fileno(),
+            lock_fd=self._lock.fileno(),
+            containment=CONTAINMENT_CODES[self._containment],
+            nonce=self._nonce.encode("ascii"),
+        )
+        birth_fd = -1 if self._root is None else open_folder(self._root.supervisors)
+        try:
+            plan = replace(self._plan, cgroup=self._cgroup, detach=True)
+            self._starting, self._spawned = begin(plan, recorder=part, birth_fd=birth_fd)
+            self._channel = RecorderChannel(self._starting.take_channel())
+            self._undo.callback(self._abandon)
+            self._settle_in(birth_fd)
+        finally:
+            self._lock.close()  # close, never unlock: the recorder has a copy, and soon a lock of its own
+            if birth_fd >= 0:
+                os.close(birth_fd)
+
+    def _settle_in(self, birth_fd: int) -> None:
+        """A recorder that could not be born among the supervisors is moved there: it must not end with its launcher's cgroup."""
+        if birth_fd >= 0 and not self._spawned.born_in_cgroup:
+            with suppress(SystemCallError):
+                write_text(birth_fd, "cgroup.procs", str(self._spawned.pid).encode("ascii"))
+
+    def confirm(self, deadline: float) -> None:
+        """Wait for the exec of the job. Raises SpawnError if it failed."""
+        channel = self._channel
+        while not channel.decided and time.monotonic() < deadline:
+            wait_for(Watch(entries=((channel.fileno(), select.POLLIN),), timeout_s=max(0.0, deadline - time.monotonic())))
+            channel.receive()
+        self._leader = channel.take_leader()
+        if channel.decided and not channel.launched:
+            raise self._starting.failure(SpawnStage(channel.stage), channel.error, channel.why)
+
+    def take_run(self) -> RecordedRun:
+        """What was launched, for the caller to own."""
+        run = RecordedRun(self._files, leader=self._leader, recorder=self._spawned.pidfd, launched=self._channel.launched)
+        self._channel.close()
+        if self._cgroup is not None:
+            self._cgroup.close()
+        return run
+
+    def _abandon(self) -> None:
+        """Nothing of it may live on. A recorder that has said its last word is ending by itself."""
+        recorder = self._spawned.pidfd
+        with suppress(SpurprocError):
+            self._channel.receive()
+            self._leader = self._leader or self._channel.take_leader()
+        if not self._channel.decided:
+            self._kill_tree()
+            with suppress(SpurprocError):
+                recorder.send_signal(signal.SIGKILL)
+        wait_for(Watch(entries=((recorder.fileno(), select.POLLIN),), timeout_s=_GONE_TIMEOUT_S))
+        self._kill_tree()  # a leader at its gate ends when its recorder does: here it is waited for
+        for part in (self._channel, recorder, self._leader):
+            if part is not None:
+                part.close()
+
+    def _kill_tree(self) -> None:
+        leader = self._files.started().leader
+        subreaper = self._spawned.identity if self._cgroup is None else None
+        tree = ProcessTree(leader=leader, leader_pidfd=self._leader, cgroup=self._cgroup, subreaper=subreaper)
+        terminate_tree(tree, _KILL_ALL, timeout_s=_GONE_TIMEOUT_S)
+
+
+def clear_all(folder: PrivateFolder) -> None:
+    """Remove what a failed launch wrote; its recorder has ended."""
+    for name in folder.names():
+        folder.discard_file(name)
+
+
+def _absolute_cwd(plan: SpawnPlan) -> str | None:
+    try:
+        return os.path.join(os.getcwd(), os.fsdecode(plan.cwd or ""))
+    except OSError:
+        return None if plan.cwd is None else os.fsdecode(plan.cwd)

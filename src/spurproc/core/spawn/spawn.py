@@ -1,0 +1,234 @@
+"""Start a program: known to run, or known not to and why, within milliseconds.
+
+Source: clone(2), execve(2), credentials(7). A plan that changes no credentials and cannot block is exec'd straight from a child
+in shared memory; any other goes through the static program `spurproc-exec`, which reports each step on a socket.
+"""
+
+from __future__ import annotations
+
+import enum
+import errno
+import fcntl
+import os
+from _socket import socket, socketpair
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from spurproc.core._native import lib
+from spurproc.core.process.identity import ProcessIdentity
+from spurproc.core.process.pidfd import Pidfd
+from spurproc.core.spawn.clone_call import CloneRequest, CloneResult, clone
+from spurproc.core.spawn.plan import SpawnPlan
+from spurproc.core.spawn.plan_layout import PlanFields, RecorderPart, pack_plan
+from spurproc.core.spawn.program import program_fd
+from spurproc.core.spawn.resources import FIRST_FREE_FD, needs_program, null_open, raised, resolve
+from spurproc.core.spawn.stage import SpawnStage
+from spurproc.core.spawn.starting import Starting, failure
+from spurproc.core.tree.members import Containment
+from spurproc.errors import SpawnError, SpurprocError
+
+__all__ = ["ReapedBy", "SpawnPlan", "SpawnStage", "Spawned", "begin", "spawn"]
+
+_START_TIMEOUT_S = 10.0
+_NOBODY = -1
+_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+_EVENTS_BYTES = 256
+
+
+class ReapedBy(enum.Enum):
+    """Whose child it is: who waits for it."""
+
+    CALLER = "caller"
+    INIT = "init"
+    """init, or the nearest subreaper above the caller."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spawned:
+    """A program that was started; it may have ended since. The caller owns `pidfd`."""
+
+    identity: ProcessIdentity
+    pidfd: Pidfd
+    containment: Containment
+    reaped_by: ReapedBy
+    born_in_cgroup: bool
+    """False where it joined its cgroup by a write, or has none."""
+
+    @property
+    def pid(self) -> int:
+        """Its number; another's, once it has ended and was reaped."""
+        return self.identity.pid
+
+
+def spawn(plan: SpawnPlan, *, timeout_s: float | None = None) -> Spawned:
+    """Start `plan` and return once it has been exec'd.
+
+    Raises SpawnError, with stage and errno, if it was not: then no process, descriptor or file of it is left (a detached one is
+    init's to reap). That is known in milliseconds unless a stage blocks (a FIFO as stdout, a dead network file system): after
+    `timeout_s`, by default 10 s, it is killed. A plain plan can block nowhere but in the exec itself, on the file system of its
+    program, and is waited for without a limit there; with a `timeout_s` it too goes through the static program, which costs
+    some 0.05 ms. Raises InvalidArgument for a name that cannot be looked up. No shell, no SIGCHLD handler, no thread, no
+    pdeathsig; safe from any thread. A program file still open for writing (ETXTBSY) and a full process table (EAGAIN) are tried
+    again for half a second.
+    """
+    starting, spawned = begin(plan, killable=timeout_s is not None)
+    try:
+        starting.confirm(_START_TIMEOUT_S if timeout_s is None else timeout_s)
+    except SpawnError:
+        raise
+    except BaseException:
+        starting.abandon()
+        raise
+    return spawned
+
+
+def begin(
+    plan: SpawnPlan,
+    *,
+    gate_fd: int = _NOBODY,
+    recorder: RecorderPart | None = None,
+    birth_fd: int = _NOBODY,
+    killable: bool = False,
+) -> tuple[Starting, Spawned]:
+    """Clone `plan`'s process and do not wait for its exec: the caller confirms or abandons the Starting.
+
+    `gate_fd`: it waits there for one byte before exec; EOF there means do not exec. `recorder`: a recorder is started instead,
+    which starts the plan itself; then `birth_fd` is the folder of the recorder's own cgroup. `killable`: do not sleep until the
+    exec even of a plain plan. Raises SpawnError for what fails up to the exec of the static program.
+    """
+    try:
+        with ExitStack() as lent:
+            mode = lib.SPUR_MODE_LEADER if recorder is None else lib.SPUR_MODE_RECORDER
+            gate = raised(gate_fd, lent) if gate_fd >= 0 else _NOBODY
+            fields = resolve(plan, lent, mode=mode, gate_fd=gate, recorder=recorder)
+            if not (killable or needs_program(fields)):
+                return _begin_plain(plan, fields)
+            birth = raised(birth_fd, lent) if birth_fd >= 0 else fields.cgroup_fd if recorder is None else _NOBODY
+            return _begin_program(plan, fields, birth, lent)
+    except SpurprocError:
+        raise
+    except OSError as error:  # of what is made before the clone: descriptors, the sealed plan
+        number = error.errno or errno.EIO
+        raise SpawnError(number, SpawnStage.NONE.name, plan.argv0) from error
+
+
+def _channel(lent: ExitStack) -> tuple[socket, socket]:
+    """Both ends >= 3. The child's end is closed with `lent`: then EOF on ours is its exec or its end."""
+    ours, theirs = (_raised_socket(end) for end in socketpair())
+    lent.callback(theirs.close)
+    return ours, theirs
+
+
+def _raised_socket(end: socket) -> socket:
+    if end.fileno() >= FIRST_FREE_FD:
+        return end
+    higher = socket(fileno=fcntl.fcntl(end.fileno(), fcntl.F_DUPFD_CLOEXEC, FIRST_FREE_FD))
+    end.close()
+    return higher
+
+
+def _begin_plain(plan: SpawnPlan, fields: PlanFields) -> tuple[Starting, Spawned]:
+    request = CloneRequest(
+        plan=pack_plan(fields),
+        facilities=fields.facilities,
+        detach=plan.detach,
+        stdio_fd=fields.stdio_fd,
+        keep=fields.pass_fds,
+    )
+    return _taken(plan, fields, clone(request), None, born=False)
+
+
+def _begin_program(plan: SpawnPlan, fields: PlanFields, birth: int, lent: ExitStack) -> tuple[Starting, Spawned]:
+    _refuse_frozen(plan, birth)
+    ours, theirs = _channel(lent)
+    fields.channel_fd = theirs.fileno()
+    try:
+        return _begin_channelled(plan, fields, ours, birth, lent)
+    except BaseException:
+        ours.close()
+        raise
+
+
+def _begin_channelled(plan: SpawnPlan, fields: PlanFields, ours: socket, birth: int, lent: ExitStack) -> tuple[Starting, Spawned]:
+    plan_fd = _sealed(pack_plan(fields), lent)
+    part = fields.recorder
+    own = (plan_fd, fields.channel_fd, fields.gate_fd, fields.cgroup_fd, *((part.folder_fd, part.lock_fd) if part else ()))
+    request = CloneRequest(
+        program_fd=program_fd(),
+        plan_fd=plan_fd,
+        facilities=fields.facilities,
+        cgroup_fd=birth if fields.facilities & lib.SPUR_FACILITY_CLONE_INTO_CGROUP else _NOBODY,
+        detach=plan.detach,
+        stdio_fd=(_null_fd(plan, fields, lent),) * 3,
+        keep=[fd for fd in (*own, *fields.stdio_fd, *fields.pass_fds) if fd >= FIRST_FREE_FD],
+    )
+    result = clone(request)
+    if request.cgroup_fd >= 0 and not result.started and result.stage == SpawnStage.NONE:
+        # A cgroup.kill in the target's past, and not in our own cgroup's, kills what is born there before its first instruction.
+        request.cgroup_fd = _NOBODY
+        result = clone(request)
+    return _taken(plan, fields, result, ours, born=request.cgroup_fd >= 0)
+
+
+def _null_fd(plan: SpawnPlan, fields: PlanFields, lent: ExitStack) -> int:
+    """0-2 of the static program itself: the launcher's own must not be held open by a program that waits at a gate."""
+    return fields.stdio_fd[plan.stdio.index(None)] if None in plan.stdio else null_open(plan, lent)
+
+
+def _refuse_frozen(plan: SpawnPlan, cgroup_fd: int) -> None:
+    """A clone into a frozen cgroup would put the caller to sleep until somebody thaws it."""
+    if cgroup_fd < 0:
+        return
+    try:
+        fd = os.open("cgroup.events", os.O_RDONLY | os.O_CLOEXEC, dir_fd=cgroup_fd)
+    except OSError:
+        return  # the clone will say what is wrong with it
+    try:
+        if b"frozen 1" in os.read(fd, _EVENTS_BYTES):
+            raise SpawnError(errno.EBUSY, SpawnStage.CGROUP.name, plan.argv0, detail="its cgroup is frozen")
+    finally:
+        os.close(fd)
+
+
+def _sealed(packed: bytes, lent: ExitStack) -> int:
+    """A memfd, >= 3, that holds the plan and that nobody can change any more. memfd_create(2)."""
+    fd = os.memfd_create("spurproc-plan", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    lent.callback(os.close, fd)
+    view = memoryview(packed)
+    while view:
+        view = view[os.write(fd, view) :]
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
+    return raised(fd, lent)
+
+
+def _taken(
+    plan: SpawnPlan, fields: PlanFields, result: CloneResult, ours: socket | None, *, born: bool
+) -> tuple[Starting, Spawned]:
+    if not result.started:
+        raise _not_started(plan, fields, result)
+    pidfd = Pidfd(result.pidfd, result.pid, fields.facilities | lib.SPUR_FACILITY_PIDFD_OPEN)
+    starting = Starting(plan, fields, pidfd, ours)
+    try:
+        identity = ProcessIdentity.of_child(pidfd, result.start_ticks) if result.start_ticks else ProcessIdentity.of_pidfd(pidfd)
+    except BaseException:
+        starting.abandon()
+        raise
+    spawned = Spawned(
+        identity=identity,
+        pidfd=pidfd,
+        containment=Containment.PROCESS_GROUP if plan.cgroup is None else Containment.CGROUP,
+        reaped_by=ReapedBy.INIT if plan.detach else ReapedBy.CALLER,
+        born_in_cgroup=born,
+    )
+    return starting, spawned
+
+
+def _not_started(plan: SpawnPlan, fields: PlanFields, result: CloneResult) -> SpawnError:
+    stage = SpawnStage(result.stage)
+    if stage is SpawnStage.CLONE and fields.cgroup_fd >= 0 and result.error != errno.EAGAIN:
+        stage = SpawnStage.CGROUP
+    how = ""
+    if result.error == 0:
+        status = result.wait_status
+        how = "it ended before exec" if not status else f"it was killed by signal {status & 0x7F} before exec"
+    return failure(plan, fields, stage, result.error, how)

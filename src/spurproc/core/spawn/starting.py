@@ -1,0 +1,150 @@
+"""A program between its clone and its exec: which stage it has reached, and whether it started."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import select
+import signal
+import struct
+from _socket import MSG_DONTWAIT, MSG_PEEK, socket
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from spurproc.core.exit_info import ExitKind
+from spurproc.core.process.pidfd import Pidfd
+from spurproc.core.spawn.exec_failure import exec_reason
+from spurproc.core.spawn.plan import SpawnPlan
+from spurproc.core.spawn.plan_layout import PlanFields
+from spurproc.core.spawn.stage import SpawnStage
+from spurproc.errors import AlreadyGone, InvalidArgument, SpawnError, WaitTimeout
+
+__all__ = ["Progress", "Starting", "failure", "read_progress"]
+
+_RECORD = struct.Struct("=ii")
+_CHANNEL_BYTES = 4096
+_KILL_WAIT_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """The last record on a channel. `error` 0: about to take `stage`. `ended`: the other end is closed, by an exec or an end."""
+
+    stage: SpawnStage
+    error: int
+    ended: bool
+
+    @property
+    def started(self) -> bool:
+        """The program was exec'd; it may have ended since."""
+        return self.ended and self.error == 0 and self.stage is SpawnStage.EXEC
+
+
+def read_progress(channel: socket) -> Progress:
+    """What the channel holds now. Peeks, so that another reader of the same channel sees it too. Does not block."""
+    try:
+        data = channel.recv(_CHANNEL_BYTES, MSG_PEEK | MSG_DONTWAIT)
+    except BlockingIOError:
+        data = b""
+    ended = bool(_poll(channel.fileno(), 0))
+    if ended:
+        data = channel.recv(_CHANNEL_BYTES, MSG_PEEK | MSG_DONTWAIT)
+    records = list(_RECORD.iter_unpack(data[: len(data) // _RECORD.size * _RECORD.size]))
+    stage, error = next((record for record in records if record[1]), records[-1] if records else (SpawnStage.PROGRAM, 0))
+    return Progress(stage=SpawnStage(stage), error=error, ended=ended)
+
+
+def _poll(fd: int, timeout_s: float | None) -> bool:
+    """Whether the peer of `fd` closed within `timeout_s`: POLLRDHUP, since peeked data would make POLLIN true all the time."""
+    poll = select.poll()
+    poll.register(fd, select.POLLRDHUP)
+    return bool(poll.poll(None if timeout_s is None else timeout_s * 1000))
+
+
+def failure(plan: SpawnPlan, fields: PlanFields, stage: SpawnStage, error: int, how: str = "") -> SpawnError:
+    """The exception for `error` at `stage`. `how`: what happened instead, where no errno tells."""
+    paths = dict(zip((SpawnStage.STDIN, SpawnStage.STDOUT, SpawnStage.STDERR), fields.stdio_path, strict=True))
+    path = fields.cwd if stage is SpawnStage.CWD else paths.get(stage)
+    interpreter, detail = None, how
+    if stage is SpawnStage.EXEC and error and not how:
+        detail, interpreter = exec_reason(error, fields.candidates, fields.cwd or b"")
+    elif path is not None:
+        detail = f"{how or os.strerror(error)}: {os.fsdecode(path)!r}"
+    return SpawnError(error, stage.name, plan.argv0, interpreter=interpreter, detail=detail)
+
+
+class Starting:
+    """A program on its way: owns the launcher's end of its channel. `confirm` or `abandon` it; both close the channel.
+
+    `pidfd` is borrowed from whoever began it. `channel` is None where the kernel had already confirmed the exec.
+    """
+
+    __slots__ = ("_fields", "_plan", "channel", "pidfd")
+
+    def __init__(self, plan: SpawnPlan, fields: PlanFields, pidfd: Pidfd, channel: socket | None) -> None:
+        self._plan = plan
+        self._fields = fields
+        self.pidfd = pidfd
+        self.channel = channel
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the channel. May be called twice."""
+        channel, self.channel = self.channel, None
+        if channel is not None:
+            channel.close()
+
+    def take_channel(self) -> socket:
+        """The channel, for the caller to own and read: a recorder says more on it than this class knows."""
+        channel, self.channel = self.channel, None
+        if channel is None:
+            raise InvalidArgument("cannot take the channel of a start: it has none, or not any more")
+        return channel
+
+    def failure(self, stage: SpawnStage, error: int, how: str = "") -> SpawnError:
+        """The exception for `error` at `stage`, told over a channel that was taken."""
+        return failure(self._plan, self._fields, stage, error, how)
+
+    def confirm(self, timeout_s: float | None) -> None:
+        """Wait until it has started. Raises SpawnError if it did not, or not in time; then nothing of it is left."""
+        if self.channel is None:
+            return
+        _poll(self.channel.fileno(), timeout_s)
+        progress = read_progress(self.channel)
+        if progress.started:
+            self.close()
+            return
+        raise self._given_up(progress, timeout_s)
+
+    def _given_up(self, progress: Progress, timeout_s: float | None) -> SpawnError:
+        if not progress.ended:
+            how = f"no answer within {timeout_s} s"
+            self.abandon()
+            return failure(self._plan, self._fields, progress.stage, errno.ETIMEDOUT, how)
+        how = self._end() if progress.error == 0 else ""
+        self.abandon()
+        return failure(self._plan, self._fields, progress.stage, progress.error, how)
+
+    def abandon(self) -> None:
+        """Kill it, reap it if it is our child, and let go of everything. Waits at most a second for the kernel to end it."""
+        with contextlib.suppress(AlreadyGone):
+            self.pidfd.send_signal(signal.SIGKILL)
+        self._end()
+        self.pidfd.close()
+        self.close()
+
+    def _end(self) -> str:
+        try:
+            info = self.pidfd.wait(_KILL_WAIT_S, reap_grace_s=0)
+        except WaitTimeout:
+            return "it is killed and has not ended yet"
+        if info.kind is ExitKind.SIGNALED:
+            return f"it was killed by signal {info.signal} before exec"
+        return "it ended before exec"

@@ -1,0 +1,1 @@
+"""All processes of a job, whatever contains them: find, ask, signal, end."""

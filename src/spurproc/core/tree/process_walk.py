@@ -1,0 +1,208 @@
+"""The processes that /proc lists, and two ways to find a tree among them: descent and the process group.
+
+The weaker ways, for where there is no cgroup. A walk is not one moment: what is found is held by pidfd and looked at again before
+anything is done to it, and "none found" is a proof only for the descendants of a living subreaper.
+"""
+
+from __future__ import annotations
+
+import os
+import signal as _signal
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, NamedTuple, Protocol, Self
+
+from spurproc.core._native import ffi, lib
+from spurproc.core.cgroup.mountinfo import read_mountinfo
+from spurproc.core.cgroup.sweep import SeenTable
+from spurproc.core.facilities import Facilities
+from spurproc.core.observation import Liveness
+from spurproc.core.process.identity import ProcessIdentity, reader
+from spurproc.core.process.pidfd import Pidfd
+from spurproc.errors import SpurprocError
+
+__all__ = [
+    "Descent",
+    "GroupOf",
+    "ProcessRow",
+    "Rule",
+    "descendants",
+    "proc_shows_all",
+    "read_process",
+    "read_processes",
+    "unique",
+]
+
+
+_PROCESS_GROUP = 4  # PIDFD_SIGNAL_PROCESS_GROUP
+
+
+class ProcessRow(NamedTuple):
+    """One process as `/proc/PID/stat` has it. `ended`: a zombie with no thread left."""
+
+    pid: int
+    parent_pid: int
+    process_group: int
+    session: int
+    state: str
+    start_ticks: int
+    ended: bool
+
+
+def read_process(pid: int) -> ProcessRow | None:
+    """The process of that number, None when there is none to be seen, or /proc names those of another pid namespace."""
+    if not reader().procfs_is_ours:
+        return None
+    stat: Any = ffi.new("spur_procstat_t *")
+    if lib.spur_procstat_read(pid, stat) < 0:
+        return None
+    return ProcessRow(
+        pid=stat.pid,
+        parent_pid=stat.parent_pid,
+        process_group=stat.process_group,
+        session=stat.session,
+        state=stat.state.decode("latin-1"),
+        start_ticks=stat.start_ticks,
+        ended=bool(lib.spur_procstat_ended(stat)),
+    )
+
+
+def read_processes() -> dict[int, ProcessRow]:
+    """All that can be seen, by pid; about 5 us a process."""
+    rows = (read_process(int(name)) for name in os.listdir("/proc") if name.isdigit())
+    return {row.pid: row for row in rows if row is not None}
+
+
+def proc_shows_all() -> bool:
+    """Whether /proc names our own pid namespace's processes and hides none (hidepid, proc(5))."""
+    if not reader().procfs_is_ours:
+        return False
+    mounts = [mount for mount in read_mountinfo() if mount.point == "/proc"]
+    hides = bool(mounts) and any(
+        option.startswith("hidepid=") and option not in ("hidepid=0", "hidepid=off") for option in mounts[-1].super_options
+    )
+    return not hides or os.geteuid() == 0
+
+
+class Rule(Protocol):
+    """A way to tell who belongs to a tree."""
+
+    def find(self) -> list[ProcessRow]:
+        """The living members, by one walk."""
+
+
+class Descent:
+    """The descendants of a living subreaper: whatever they do, they stay below it (PR_SET_CHILD_SUBREAPER, prctl(2))."""
+
+    def __init__(self, subreaper: ProcessIdentity) -> None:
+        self._subreaper = subreaper
+
+    def root_lives(self) -> bool:
+        """Whether the subreaper is there to hold them together; without it nothing can be told."""
+        return self._subreaper.liveness() is Liveness.ALIVE
+
+    def find(self) -> list[ProcessRow]:
+        """The living descendants, itself excluded; none when the subreaper cannot be seen to live after the walk."""
+        rows = read_processes()
+        if not self.root_lives() or self._subreaper.pid not in rows:
+            return []
+        return [row for row in descendants(rows, rows[self._subreaper.pid]) if not row.ended]
+
+
+def descendants(rows: dict[int, ProcessRow], root: ProcessRow) -> Iterator[ProcessRow]:
+    """Those below `root`, itself excluded, in a walk that may be torn: parents change while it goes on."""
+    children: defaultdict[int, list[ProcessRow]] = defaultdict(list)
+    for row in rows.values():
+        if row.pid != root.pid:
+            children[row.parent_pid].append(row)
+    pending = [root]
+    while pending:
+        parent = pending.pop()
+        for child in children.pop(parent.pid, ()):
+            # A child is not older than its parent: this drops whose parent's number changed hands during the walk.
+            if child.start_ticks >= parent.start_ticks:
+                pending.append(child)
+                yield child
+
+
+class GroupOf:
+    """The process group that the leader's number names, and the session.
+
+    Both are known by that number alone, so it must be pinned: by the leader, not reaped yet, or by its pidfd from before, if the
+    kernel still finds members of its group through it (PIDFD_SIGNAL_PROCESS_GROUP, 6.9). Else a stranger may have it by now.
+    """
+
+    def __init__(self, leader: ProcessIdentity, leader_pidfd: Pidfd | None) -> None:
+        """Borrows `leader_pidfd`; without one the leader is held while this is open, if it is there to be held."""
+        self._leader = leader
+        self._owned: Pidfd | None = None
+        self._known: list[ProcessRow] = []
+        if leader_pidfd is None:
+            with suppress(SpurprocError):
+                self._owned = leader.open()
+        self._pidfd = leader_pidfd or self._owned
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._owned is not None:
+            self._owned.close()
+
+    def leader_in(self, seen: SeenTable) -> bool:
+        """Whether the leader is among those signalled already, or is past being signalled."""
+        if self._pidfd is None:
+            return True
+        with suppress(SpurprocError):
+            return seen.key(self._pidfd.fileno(), self._leader.pid) in seen
+        return True
+
+    def pinned(self) -> bool:
+        """Whether the number is the leader's, now."""
+        if self._pidfd is None:
+            return False
+        if lib.spur_pidfd_unreaped(self._pidfd.fileno(), self._pidfd.facilities) == 0:
+            return True
+        return self.signal_group(0) or any(map(self._still_there, self._known))
+
+    def signal_group(self, signal: int) -> bool:
+        """Signal the whole group at once, through the leader's pidfd; whether it was sent. For 0: whether it has members."""
+        if self._pidfd is None or not Facilities.current().pidfd_process_group:
+            return False
+        try:
+            _signal.pidfd_send_signal(self._pidfd.fileno(), signal, None, _PROCESS_GROUP)
+        except PermissionError:
+            return signal == 0
+        except OSError:
+            return False
+        return True
+
+    def holds_caller(self) -> bool:
+        """Whether this process is the leader, or in its group or session."""
+        return self._leader.pid in (os.getpid(), os.getpgid(0), os.getsid(0)) and self.pinned()
+
+    def find(self) -> list[ProcessRow]:
+        """The living members; none when the number cannot be shown to be the leader's, before and after the walk."""
+        if not self.pinned():
+            return []
+        rows = read_processes()
+        found = [row for row in rows.values() if self._belongs(row) and not row.ended]
+        if not self.pinned():
+            return []
+        self._known = found
+        return found
+
+    def _still_there(self, known: ProcessRow) -> bool:
+        """A member found while the number was pinned, there yet, has kept it in use: nobody leaves a session and comes back."""
+        now = read_process(known.pid)
+        return now is not None and now.start_ticks == known.start_ticks and now.session == known.session == self._leader.pid
+
+    def _belongs(self, row: ProcessRow) -> bool:
+        return self._leader.pid in (row.pid, row.process_group, row.session)
+
+
+def unique(rows: Iterable[ProcessRow]) -> list[ProcessRow]:
+    """Each process once, in the order of their numbers."""
+    return sorted({(row.pid, row.start_ticks): row for row in rows}.values())
