@@ -8,25 +8,11 @@
 - `tree_liveness`, `liveness_many`: ALIVE, GONE or UNKNOWN.
 """
 
-from spurproc.core.cgroup.cgroup import Cgroup
-from spurproc.core.cgroup.record import CgroupRecord
-from spurproc.core.cgroup.signal_report import Refusal, RefusalReason, Route, SignalReport
-from spurproc.core.command.run import RunResult, run
-from spurproc.core.exit_info import ExitInfo, ExitKind, ExitSource, ResourceUsage
-from spurproc.core.facilities import Facilities
-from spurproc.core.observation import Liveness, Observation
-from spurproc.core.process.identity import IdentityStrength, ProcessIdentity
-from spurproc.core.process.pidfd import Pidfd
-from spurproc.core.recorded.launch import launch_recorded
-from spurproc.core.recorded.run import RecordedRun
-from spurproc.core.recorded.sentinel import read_sentinel
-from spurproc.core.spawn.plan import SpawnPlan
-from spurproc.core.spawn.spawn import ReapedBy, Spawned, spawn
-from spurproc.core.spawn.stage import SpawnStage
-from spurproc.core.tree.liveness import liveness_many, tree_liveness
-from spurproc.core.tree.members import Containment, ProcessTree
-from spurproc.core.tree.signalling import signal_tree
-from spurproc.core.tree.termination import KillPlan, Proof, Survivor, TerminationReport, terminate_tree
+from __future__ import annotations
+
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING
+
 from spurproc.errors import (
     AlreadyGone,
     Busy,
@@ -48,6 +34,27 @@ from spurproc.errors import (
     Unsupported,
     WaitTimeout,
 )
+
+if TYPE_CHECKING:
+    from spurproc.core.cgroup.cgroup import Cgroup
+    from spurproc.core.cgroup.record import CgroupRecord
+    from spurproc.core.cgroup.signal_report import Refusal, RefusalReason, Route, SignalReport
+    from spurproc.core.command.run import RunResult, run
+    from spurproc.core.exit_info import ExitInfo, ExitKind, ExitSource, ResourceUsage
+    from spurproc.core.facilities import Facilities
+    from spurproc.core.observation import Liveness, Observation
+    from spurproc.core.process.identity import IdentityStrength, ProcessIdentity
+    from spurproc.core.process.pidfd import Pidfd
+    from spurproc.core.recorded.launch import launch_recorded
+    from spurproc.core.recorded.run import RecordedRun
+    from spurproc.core.recorded.sentinel import read_sentinel
+    from spurproc.core.spawn.plan import SpawnPlan
+    from spurproc.core.spawn.spawn import ReapedBy, Spawned, spawn
+    from spurproc.core.spawn.stage import SpawnStage
+    from spurproc.core.tree.liveness import liveness_many, tree_liveness
+    from spurproc.core.tree.members import Containment, ProcessTree
+    from spurproc.core.tree.signalling import signal_tree
+    from spurproc.core.tree.termination import KillPlan, Proof, Survivor, TerminationReport, terminate_tree
 
 __all__ = [
     "AlreadyGone",
@@ -106,3 +113,40 @@ __all__ = [
     "terminate_tree",
     "tree_liveness",
 ]
+
+# Where each name stands, looked up at its first use: a program pays for what it uses, and a supervisor that is forked hundreds of
+# times carries nothing else.
+_HOMES = {
+    "core.cgroup.cgroup": ("Cgroup",),
+    "core.cgroup.record": ("CgroupRecord",),
+    "core.cgroup.signal_report": ("Refusal", "RefusalReason", "Route", "SignalReport"),
+    "core.command.run": ("RunResult", "run"),
+    "core.exit_info": ("ExitInfo", "ExitKind", "ExitSource", "ResourceUsage"),
+    "core.facilities": ("Facilities",),
+    "core.observation": ("Liveness", "Observation"),
+    "core.process.identity": ("IdentityStrength", "ProcessIdentity"),
+    "core.process.pidfd": ("Pidfd",),
+    "core.recorded.launch": ("launch_recorded",),
+    "core.recorded.run": ("RecordedRun",),
+    "core.recorded.sentinel": ("read_sentinel",),
+    "core.spawn.plan": ("SpawnPlan",),
+    "core.spawn.spawn": ("ReapedBy", "Spawned", "spawn"),
+    "core.spawn.stage": ("SpawnStage",),
+    "core.tree.liveness": ("liveness_many", "tree_liveness"),
+    "core.tree.members": ("Containment", "ProcessTree"),
+    "core.tree.signalling": ("signal_tree",),
+    "core.tree.termination": ("KillPlan", "Proof", "Survivor", "TerminationReport", "terminate_tree"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(_import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -20,6 +20,8 @@ import os, signal, sys
 before = set(sys.modules)
 handlers = [signal.getsignal(number) for number in signal.valid_signals()]
 import spurproc
+for name in spurproc.__all__:
+    getattr(spurproc, name)
 assert handlers == [signal.getsignal(number) for number in signal.valid_signals()], "a signal handler was set"
 assert len(os.listdir("/proc/self/task")) == 1, "a thread was started"
 print(*sorted(set(sys.modules) - before))
@@ -28,7 +30,7 @@ print(*sorted(set(sys.modules) - before))
 
 @pytest.fixture(scope="module")
 def imported() -> set[str]:
-    """The modules that `import spurproc` brings in; also asserts that it starts no thread and sets no handler."""
+    """The modules that spurproc and all its names bring in; also asserts that no thread starts and no handler is set."""
     done = subprocess.run([sys.executable, "-c", _IMPORT], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return set(done.stdout.split())
@@ -44,7 +46,7 @@ def test_exports_exist_and_are_sorted() -> None:
 def test_nothing_public_is_left_out_of_all() -> None:
     """A name without an underscore is public, so it is in __all__."""
     public = {name for name, value in vars(spurproc).items() if not name.startswith("_") and not isinstance(value, ModuleType)}
-    assert public - {"annotations"} <= set(EXPORTS)
+    assert public - {"annotations", "TYPE_CHECKING"} <= set(EXPORTS)
 
 
 def test_reference_names_every_export() -> None:
