@@ -116,6 +116,7 @@ static int outcome_count(spur_sweep_t *sweep, int pid, uint64_t key, int error)
     case -ESRCH:
     case -EINVAL: sweep->gone++; return 0; /* EINVAL: the number is a thread's by now */
     case -EPERM: refusal_add(sweep, pid, EPERM, SPUR_REFUSAL_NOT_PERMITTED); return 0;
+    case -ENOSYS: refusal_add(sweep, pid, ENOSYS, SPUR_REFUSAL_UNSUPPORTED); return 0;
     case -EMFILE:
     case -ENFILE:
     case -ENOMEM:

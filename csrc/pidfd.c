@@ -36,10 +36,11 @@ int spur_pid_exists(int pid)
 {
     if (pid <= 0)
         return -EINVAL;
-    /* tgkill looks the thread group up first, so a thread's number is told from a process's; kill(2) takes both. */
+    /* Signal 0 asks and sends nothing. tgkill looks the thread group up first, so that a thread's number, which tkill takes too,
+     * is told from a process's. */
     if (syscall(SYS_tgkill, pid, pid, 0) == 0 || errno == EPERM)
         return 0;
-    return kill(pid, 0) == 0 || errno == EPERM ? -EINVAL : -errno;
+    return syscall(SYS_tkill, pid, 0) == 0 || errno == EPERM ? -EINVAL : -errno;
 }
 
 int spur_pidfd_open_folder(int pid, int *ret_fd)
@@ -141,13 +142,9 @@ int spur_pidfd_send_signal(int pidfd, int pid, int sig, uint32_t facilities)
     int error = spur_pid_guard(pid);
     if (error)
         return error;
-    if (facilities & SPUR_FACILITY_PIDFD_SEND_SIGNAL)
-        return syscall(SPUR_SYS_PIDFD_SEND_SIGNAL, pidfd, sig, NULL, 0) < 0 ? -errno : 0;
-    /* Only where seccomp takes the call away: by number, checked the moment before through what pins the process. */
-    error = spur_pidfd_unreaped(pidfd, facilities);
-    if (error)
-        return error;
-    return kill(pid, sig) < 0 ? -errno : 0;
+    if (!(facilities & SPUR_FACILITY_PIDFD_SEND_SIGNAL))
+        return -ENOSYS; /* no rung below: a number can change hands between any look at it and a kill(2) */
+    return syscall(SPUR_SYS_PIDFD_SEND_SIGNAL, pidfd, sig, NULL, 0) < 0 ? -errno : 0;
 }
 
 static void wait_store(const siginfo_t *info, const struct rusage *usage, spur_waited_t *ret_waited)

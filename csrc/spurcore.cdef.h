@@ -124,7 +124,7 @@ int spur_pidfd_inode(int pidfd, uint64_t *ret_inode);
 int spur_pidfd_poll(int pidfd);
 int spur_pidfd_poll_folder(int folder_fd);
 /* From here on `facilities` without PIDFD_OPEN says that `pidfd` is a folder, and `pid` is the number of the process behind it. */
-/* -ECANCELED for a number that the guard refuses. */
+/* -ECANCELED for a number that the guard refuses, -ENOSYS without PIDFD_SEND_SIGNAL: nothing is ever sent to a number. */
 int spur_pidfd_send_signal(int pidfd, int pid, int sig, uint32_t facilities);
 /* 0 while the number still belongs to the process that `pidfd` holds, else -ESRCH. */
 int spur_pidfd_unreaped(int pidfd, uint32_t facilities);
@@ -207,7 +207,8 @@ typedef enum {
     SPUR_REFUSAL_INIT = 3,        /* pid 1 */
     SPUR_REFUSAL_CALLER = 4,
     SPUR_REFUSAL_UNCONFIRMED = 5, /* alive, but its cgroup cannot be read */
-    SPUR_REFUSAL_ERROR = 6
+    SPUR_REFUSAL_ERROR = 6,
+    SPUR_REFUSAL_UNSUPPORTED = 7 /* needs pidfd_send_signal */
 } spur_refusal_reason_t;
 
 typedef struct {

@@ -12,10 +12,11 @@ import pytest
 from spurproc.core.facilities import Facilities
 from spurproc.core.observation import Liveness
 from spurproc.core.process.pidfd import Pidfd
-from spurproc.errors import AlreadyGone, InvalidArgument, NotPermitted, SignalRefused
+from spurproc.errors import AlreadyGone, InvalidArgument, NotPermitted, SignalRefused, Unsupported
 from tests.payload import Payload
 from tests.relatives import NOBODY, Blocked, in_fork
 from tests.rungs import RUNGS, without
+from tests.trees import released
 
 ALIVE, GONE = Liveness.ALIVE, Liveness.GONE
 PayloadMaker = Callable[..., Payload]
@@ -33,6 +34,11 @@ def test_signal_reaches_the_process(rung: Facilities, payload: PayloadMaker) -> 
     process.wait_ready()
     with Pidfd.open(process.pid) as pidfd:
         assert pidfd.liveness() is ALIVE
+        if not rung.pidfd_send_signal:
+            with pytest.raises(Unsupported, match=r"pidfd_send_signal\(2\), which is refused here \(masked\)"):
+                pidfd.send_signal(signal.SIGTERM)
+            assert released(process) == 0, "it was signalled by its number"
+            return
         pidfd.send_signal(signal.SIGTERM)
         process.wait_exit()
         assert pidfd.liveness() is GONE
@@ -69,12 +75,13 @@ def test_caller_after_a_fork_is_refused() -> None:
 
 @pytest.mark.needs_root
 def test_other_user_is_not_permitted(rung: Facilities) -> None:
+    refused = NotPermitted if rung.pidfd_send_signal else Unsupported
     with Blocked() as process, Pidfd.open(process.pid) as pidfd:
 
         def child() -> str:
             try:
                 pidfd.send_signal(signal.SIGKILL)
-            except NotPermitted:
+            except refused:
                 return pidfd.liveness().value
             return "sent"
 
@@ -98,7 +105,7 @@ def test_taken_pidfd_knows_its_process(rung: Facilities) -> None:
             _, (fd,), _, _ = socket.recv_fds(there, 1, 1)
         with Pidfd.take_fd(fd) as pidfd:
             assert pidfd.pid == process.pid
-            pidfd.send_signal(signal.SIGKILL)
+            signal.pidfd_send_signal(fd, signal.SIGKILL)
             process.end()
             assert pidfd.exit_info().returncode == -signal.SIGKILL
 

@@ -8,12 +8,13 @@ from collections.abc import Callable
 
 import pytest
 
-from spurproc.core.cgroup.signal_report import Route
+from spurproc.core.cgroup.signal_report import RefusalReason, Route
 from spurproc.core.process.identity import ProcessIdentity
 from spurproc.core.process.pidfd import Pidfd
 from spurproc.core.tree.members import Containment, ProcessTree, members
 from spurproc.core.tree.process_walk import GroupOf
 from spurproc.core.tree.signalling import signal_tree
+from spurproc.core.tree.termination import KillPlan, Proof, terminate_tree
 from spurproc.errors import SignalRefused
 from tests.payload import Payload
 from tests.relatives import NOBODY, Blocked, in_fork, reborn
@@ -68,6 +69,18 @@ def test_group_of_a_reaped_leader(payload: Start, mask: str, held: bool) -> None
             works = facilities.pidfd_process_group and (held or (facilities.pidfs_handle and facilities.pidfs_inode))
     assert report.signalled == (2 if works else 0)
     assert report.route is (Route.PROCESS_GROUP if works else Route.NOBODY)
+
+
+def test_without_pidfd_signals_nobody_is_signalled(payload: Start) -> None:
+    leader = payload("session")
+    leader.wait_ready(3)
+    with without("pidfd_send_signal"):
+        report = signal_tree(tree_of(leader), signal.SIGKILL)
+        ended = terminate_tree(tree_of(leader), KillPlan(steps=((signal.SIGKILL, None),)))
+    assert (report.signalled, len(report.refused)) == (0, 3)
+    assert {refusal.reason for refusal in report.refused} == {RefusalReason.UNSUPPORTED}
+    assert (ended.proof, len(ended.survivors)) == (Proof.NOT_EMPTY, 3), "ended early, since nobody can be reached"
+    assert released(leader) == 0
 
 
 def test_group_of_a_zombie_leader(payload: Start) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import time
@@ -113,6 +114,25 @@ def test_process_whose_main_thread_exited_is_killed(cgroup: Cgroup, cgroup_root:
         report = signal_tree(tree_of(leader, cgroup=cgroup), signal.SIGKILL)
     assert report.signalled == 1
     assert leader.reap() == -9
+
+
+@needs_cgroup
+def test_without_pidfd_signals_the_refusal_is_named(cgroup: Cgroup, cgroup_root: Path, payload: Start) -> None:
+    """A sandbox without pidfd_send_signal(2): nothing goes to a number instead, and every member is named."""
+    leader = payload("session", cgroup=cgroup_root)
+    leader.wait_ready(3)
+    tree, pids = tree_of(leader, cgroup=cgroup), listed(cgroup_root)
+    for mask, number in (("pidfd_send_signal", signal.SIGTERM), ("pidfd_send_signal,cgroup_kill", signal.SIGKILL)):
+        with without(mask):
+            report = signal_tree(tree, number)
+        assert report.signalled == 0
+        assert {refusal.pid for refusal in report.refused} == pids
+        assert {(refusal.reason, refusal.errno) for refusal in report.refused} == {(RefusalReason.UNSUPPORTED, errno.ENOSYS)}
+    assert listed(cgroup_root) == pids
+    with without("pidfd_send_signal"):
+        report = signal_tree(tree, signal.SIGKILL)
+    assert (report.signalled, report.refused) == (3, ()), "cgroup.kill needs no pidfd"
+    assert leader.reap() == -signal.SIGKILL
 
 
 @needs_cgroup

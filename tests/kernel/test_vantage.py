@@ -18,7 +18,7 @@ from spurproc.core.process.identity import ProcessIdentity, forget_reader
 from spurproc.core.process.pidfd import Pidfd
 from spurproc.core.tree.liveness import liveness_many
 from spurproc.core.vantage import Vantage
-from spurproc.errors import AlreadyGone, IdentityUnreadable, NotPermitted
+from spurproc.errors import AlreadyGone, IdentityUnreadable, NotPermitted, Unsupported
 from tests.relatives import NOBODY, Blocked, in_fork, reborn
 from tests.rungs import RUNGS, without
 
@@ -235,7 +235,10 @@ def _nothing_reaches(stranger: ProcessIdentity, identity: ProcessIdentity, pidfd
     assert identity != stranger
     assert (identity.liveness(), pidfd.liveness(), stranger.liveness()) == (GONE, GONE, ALIVE)
     assert liveness_many([identity, pidfd, stranger]) == [GONE, GONE, ALIVE]
-    for refuse in (identity.open, lambda: pidfd.send_signal(signal.SIGKILL), lambda: ProcessIdentity.of_pidfd(pidfd)):
+    refused = AlreadyGone if Facilities.current().pidfd_send_signal else Unsupported
+    with pytest.raises(refused):
+        pidfd.send_signal(signal.SIGKILL)
+    for refuse in (identity.open, lambda: ProcessIdentity.of_pidfd(pidfd)):
         with pytest.raises(AlreadyGone):
             refuse()
     assert stranger.liveness() is ALIVE

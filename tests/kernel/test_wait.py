@@ -56,7 +56,7 @@ def test_child_is_reaped_with_its_code_and_usage(rung: Facilities) -> None:
 
 def test_child_killed_by_signal(rung: Facilities) -> None:
     with Blocked() as child, Pidfd.open(child.pid) as pidfd:
-        pidfd.send_signal(signal.SIGKILL)
+        signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
         info = pidfd.wait(timeout_s=10)
         assert (info.kind, info.signal, info.core_dumped, info.source) == (ExitKind.SIGNALED, 9, False, ExitSource.WAITED)
 
@@ -112,7 +112,7 @@ def test_reaped_behind_our_back_is_never_zero(rung: Facilities) -> None:
 def test_sigchld_ignored_is_never_zero(rung: Facilities) -> None:
     """The kernel reaps at once, waitid says ECHILD, and the status is not 0."""
     with Blocked(7) as child, Pidfd.open(child.pid) as pidfd:
-        pidfd.send_signal(signal.SIGTERM)
+        signal.pidfd_send_signal(child.pidfd, signal.SIGTERM)
         _told_or_unknown(rung, pidfd.wait(timeout_s=10), -signal.SIGTERM)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 
 from spurproc.core._native import lib
 from tests.meta.repository import ROOT, text_files
@@ -31,6 +33,15 @@ def test_stub_has_the_parameters_of_the_header() -> None:
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     typed = {node.name: [each.arg for each in node.args.posonlyargs if each.arg != "self"] for node in functions}
     assert typed == declared
+
+
+def test_no_call_that_signals_a_number() -> None:
+    """A number may be a stranger's by the time it is used: signals go by pidfd or by cgroup.kill, and nothing else is linked."""
+    library = str(sys.modules["spurproc.core._spurcore"].__file__)
+    listing = subprocess.run(["nm", "-D", "--undefined-only", library], capture_output=True, text=True, check=True).stdout
+    names = {line.split()[-1].partition("@")[0] for line in listing.splitlines()}
+    assert "poll" in names, listing
+    assert not names & {"kill", "killpg", "tgkill", "raise", "sigqueue", "pthread_kill", "pthread_sigqueue"}
 
 
 def test_one_module_imports_the_library() -> None:

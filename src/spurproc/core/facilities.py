@@ -25,7 +25,7 @@ class Facilities:
     pidfd_open: bool
     """pidfd_open(2), 5.3. Without: the folder /proc/PID, which pins a process but cannot be polled."""
     pidfd_send_signal: bool
-    """pidfd_send_signal(2), 5.1. Without: kill(2), right after the kept descriptor has shown that the process is there."""
+    """pidfd_send_signal(2), 5.1. Without: no process is signalled; cgroup.kill still ends a whole cgroup."""
     pidfs_inode: bool
     """A pidfd's inode is unique for the boot, 6.9. Without: start ticks."""
     pidfs_handle: bool

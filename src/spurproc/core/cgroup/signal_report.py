@@ -26,6 +26,7 @@ class RefusalReason(enum.Enum):
     INIT = "pid 1"
     CALLER = "the caller"
     UNCONFIRMED = "unconfirmed"  # alive, but its cgroup cannot be read
+    UNSUPPORTED = "needs pidfd_send_signal"  # refused by a sandbox, and nothing is ever sent to a bare number
     ERROR = "error"
 
 

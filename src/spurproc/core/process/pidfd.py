@@ -12,7 +12,7 @@ import select
 import struct
 import time
 from collections.abc import Generator
-from errno import EAGAIN, ECANCELED, ECHILD, EINVAL
+from errno import EAGAIN, ECANCELED, ECHILD, EINVAL, ENOSYS
 from types import TracebackType
 from typing import Any, Self
 
@@ -124,7 +124,8 @@ class Pidfd:
         """Send `sig` (1 to 64) to this process and to no other.
 
         Nothing happens to a zombie. Raises AlreadyGone after the reap, NotPermitted, SignalRefused for this process itself, for
-        pid 1 and for one that has no number in this pid namespace.
+        pid 1 and for one that has no number in this pid namespace, Unsupported where a sandbox refuses pidfd_send_signal(2):
+        nothing is ever sent to a bare number.
         """
         number = checked_signal(sig)
         error = lib.spur_pidfd_send_signal(self.fileno(), self._pid, number, self._bits)
@@ -132,6 +133,9 @@ class Pidfd:
             if self._pid == 0 and self.liveness() is Liveness.GONE:
                 raise from_errno(3, "signal", "a process that was reaped")
             raise SignalRefused(f"cannot signal process {self._pid}: it is this process, an init or out of this namespace")
+        if error == -ENOSYS:
+            why = dict(Facilities.current().refusals).get("pidfd_send_signal", "refused")
+            raise Unsupported(f"cannot signal process {self._pid}: it needs pidfd_send_signal(2), which is refused here ({why})")
         check(error, "signal", f"process {self._pid}")
 
     def exit_info(self) -> ExitInfo:

@@ -15,6 +15,11 @@ from spurproc.errors import AlreadyGone, SignalRefused, SystemCallError
 
 __all__ = ["signal_tree"]
 
+_REASONS = {
+    errno.EPERM: RefusalReason.NOT_PERMITTED,
+    errno.EACCES: RefusalReason.NOT_PERMITTED,
+    errno.ENOSYS: RefusalReason.UNSUPPORTED,
+}
 _NOTHING = Swept(signalled=0, refused=(), passes=0, complete=True, unreadable=0)
 
 
@@ -25,7 +30,8 @@ def signal_tree(tree: ProcessTree, signal: int) -> SignalReport:
     group and session are the fallback: on no cgroup, on one that cannot be read, on an empty one (nobody has joined it yet), and
     for a leader that was moved out of it. Everybody is opened as a pidfd, shown to be a member and signalled
     through it, in passes until one finds nobody new; pid <= 1 and the caller never are. "Already gone" is success. SIGKILL also
-    writes cgroup.kill.
+    writes cgroup.kill. Where a sandbox refuses pidfd_send_signal(2), that file is all there is: every member is in `refused` as
+    UNSUPPORTED, for nothing is ever sent to a bare number.
 
     Thaws and continues nobody: see `terminate_tree`. Raises InvalidArgument, and SignalRefused, before anybody is signalled, when
     the cgroup, group or session holds the caller. Blocks only as long as the passes take.
@@ -112,8 +118,7 @@ def _signal_row(row: ProcessRow, signal: int, seen: SeenTable) -> bool | Refusal
 def _outcome(pid: int, error: int) -> bool | Refusal:
     if error in (0, errno.ESRCH, errno.ENOENT, errno.EINVAL):  # EINVAL: the number is a thread's by now
         return error == 0
-    reason = RefusalReason.NOT_PERMITTED if error in (errno.EPERM, errno.EACCES) else RefusalReason.ERROR
-    return Refusal(pid=pid, errno=error, reason=reason)
+    return Refusal(pid=pid, errno=error, reason=_REASONS.get(error, RefusalReason.ERROR))
 
 
 def _report(signal: int, parts: dict[Route, Swept]) -> SignalReport:
