@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from spurproc.core import pidfd as pidfd_module
 from spurproc.core.facilities import Facilities
 from spurproc.core.observation import Liveness
 from spurproc.core.process.pidfd import Pidfd
@@ -126,6 +128,91 @@ def test_what_is_no_pidfd_is_not_taken(rung: Facilities) -> None:
         assert file.read() == b""  # still open, still the caller's
     with pytest.raises(InvalidArgument):
         Pidfd.take_fd(1_000_000)
+
+
+def test_what_is_another_processes_is_not_taken(rung: Facilities) -> None:
+    """The caller's word for the number is checked: else the guard could be passed, and a readable pipe would read as GONE."""
+    read, write = os.pipe()
+    os.close(write)
+    with Blocked() as process:
+        for fd, number in ((read, process.pid), (process.pidfd, os.getpid()), (-1, process.pid), (True, 1), ("0", 1), (2**40, 1)):
+            with pytest.raises(InvalidArgument, match="cannot take descriptor"):
+                Pidfd.take_fd(fd, number)  # type: ignore[arg-type]  # wrong on purpose
+        own = os.pidfd_open(os.getpid())
+        with pytest.raises(InvalidArgument, match=f"it holds process {os.getpid()}, not {process.pid}"):
+            Pidfd.take_fd(own, process.pid)
+        os.close(own)
+    os.close(read)
+
+
+@pytest.mark.needs_kernel(6, 9)
+def test_pidfd_of_a_thread_is_not_taken(rung: Facilities) -> None:
+    """It ends with the thread, while the process may live on."""
+    fd = os.pidfd_open(os.getpid(), os.O_EXCL)
+    with pytest.raises(InvalidArgument, match="the pidfd of a thread"):
+        Pidfd.take_fd(fd)
+    os.close(fd)
+
+
+def test_closed_is_said_and_never_answers_for_the_next_owner(rung: Facilities) -> None:
+    with Blocked() as process:
+        pidfd = Pidfd.open(process.pid)
+        pidfd.close()
+        pidfd.close()
+        for use in (pidfd.fileno, pidfd.liveness, pidfd.exit_info, pidfd.wait, lambda: pidfd.send_signal(signal.SIGKILL)):
+            with pytest.raises(InvalidArgument, match="it is closed"):
+                use()
+
+
+def test_close_in_the_middle_of_a_look_is_seen() -> None:
+    """Another thread closes it, and a third gets the number for another process: what was polled is not told as ours."""
+    with Blocked() as ended, Blocked() as process:
+        ended.end()
+        pidfd = Pidfd.open(process.pid)
+        poll = pidfd._poll
+
+        def closed_meanwhile(fd: int) -> int:
+            pidfd.close()
+            assert os.dup2(ended.pidfd, fd) == fd
+            try:
+                return int(poll(fd))
+            finally:
+                os.close(fd)
+
+        pidfd._poll = closed_meanwhile
+        with pytest.raises(InvalidArgument, match="it is closed"):
+            pidfd.liveness()
+
+
+def test_signal_handler_may_enter_again() -> None:
+    """A handler runs between any two lines, also those of a wait: it may use the same pidfd."""
+    with Blocked() as process, Pidfd.open(process.pid) as pidfd, pidfd_module._lock:
+        pidfd.send_signal(signal.SIGKILL)
+        os.waitid(os.P_PIDFD, process.pidfd, os.WEXITED | os.WNOWAIT)
+        assert pidfd.exit_info().signal == signal.SIGKILL
+
+
+def test_fork_while_another_thread_waits() -> None:
+    """The forked child has no such thread: what that held is not held for ever."""
+    entered, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with pidfd_module._lock:
+            entered.set()
+            leave.wait()
+
+    with Blocked() as process, Pidfd.open(process.pid) as pidfd:
+        holder = threading.Thread(target=hold)
+        holder.start()
+        entered.wait()
+
+        def child() -> str:
+            signal.alarm(10)
+            return pidfd.exit_info().kind.value
+
+        assert in_fork(child) == "unknown"
+        leave.set()
+        holder.join()
 
 
 def test_descriptor_is_close_on_exec_and_let_go(rung: Facilities) -> None:

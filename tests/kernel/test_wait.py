@@ -17,7 +17,7 @@ import pytest
 from spurproc.core.exit_info import ExitInfo, ExitKind, ExitSource
 from spurproc.core.facilities import Facilities
 from spurproc.core.process.pidfd import Pidfd
-from spurproc.errors import ExitUnknown, WaitTimeout
+from spurproc.errors import ExitUnknown, InvalidArgument, WaitTimeout
 from tests.payload import Payload
 from tests.relatives import NOBODY, Blocked, Foster, in_fork, traced
 from tests.rungs import RUNGS, without
@@ -59,6 +59,42 @@ def test_child_killed_by_signal(rung: Facilities) -> None:
         signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
         info = pidfd.wait(timeout_s=10)
         assert (info.kind, info.signal, info.core_dumped, info.source) == (ExitKind.SIGNALED, 9, False, ExitSource.WAITED)
+
+
+def test_interrupt_in_a_wait_loses_no_status(rung: Facilities, monkeypatch: pytest.MonkeyPatch) -> None:
+    """KeyboardInterrupt may come up right behind the system call that tells the status: the next wait still knows it."""
+
+    def interrupted(*_: object, **__: object) -> ExitInfo:
+        raise KeyboardInterrupt
+
+    with Blocked(7) as child, Pidfd.open(child.pid) as pidfd:
+        child.end()
+        monkeypatch.setattr(ExitInfo, "from_wait_status", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            pidfd.wait(timeout_s=10)
+        monkeypatch.undo()
+        info = pidfd.wait(timeout_s=10)
+        assert (info.code, info.source) == (7, ExitSource.WAITED)
+        with pytest.raises(ChildProcessError):
+            os.waitpid(child.pid, os.WNOHANG)
+
+
+@pytest.mark.parametrize("bad", [math.nan, "1", True, None, [1]])
+def test_what_is_no_span_of_time_is_refused(bad: object) -> None:
+    """A NaN above all: compared with it nothing is ever late."""
+    with Blocked() as child, Pidfd.open(child.pid) as pidfd:
+        with pytest.raises(InvalidArgument, match="reap_grace_s"):
+            pidfd.wait(0, reap_grace_s=bad)  # type: ignore[arg-type]  # wrong on purpose
+        if bad is not None:
+            with pytest.raises(InvalidArgument, match="timeout_s"):
+                pidfd.wait(bad)  # type: ignore[arg-type]  # wrong on purpose
+
+
+def test_negative_grace_is_none(rung: Facilities, payload: PayloadMaker) -> None:
+    """poll(2) takes a negative time as "for ever"."""
+    with Foster(payload, "exit", 7) as process, Pidfd.open(process.pid) as pidfd:
+        process.end()
+        assert pidfd.wait(timeout_s=10, reap_grace_s=-1).source in (ExitSource.ZOMBIE, ExitSource.NONE)
 
 
 def test_core_flag_is_the_kernels(tmp_path: Path) -> None:

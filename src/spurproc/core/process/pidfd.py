@@ -7,6 +7,7 @@ the folder /proc/PID, which pins the process as well but cannot be polled: waite
 from __future__ import annotations
 
 import _thread
+import fcntl
 import os
 import select
 import struct
@@ -17,6 +18,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from spurproc.core._native import check, ffi, lib
+from spurproc.core.deadline import checked_seconds, deadline_after
 from spurproc.core.exit_info import ExitInfo, ExitSource, ResourceUsage
 from spurproc.core.facilities import Facilities
 from spurproc.core.observation import Liveness
@@ -46,7 +48,7 @@ _Steps = Generator[tuple[int, float | None], bool, ExitInfo]
 class Pidfd:
     """One process, held. Owns its descriptor: `close()` it or use it as a context manager."""
 
-    __slots__ = ("__weakref__", "_bits", "_exit", "_fd", "_lock", "_pid", "_poll", "packed")
+    __slots__ = ("__weakref__", "_bits", "_exit", "_fd", "_pid", "_poll", "_reaped", "packed")
 
     packed: bytes
     """The form that `liveness_many` hands to the C core."""
@@ -57,11 +59,14 @@ class Pidfd:
         self._pid = pid
         self._bits = bits
         self._exit: ExitInfo | None = None
-        self._lock = _thread.allocate_lock()
+        self._reaped = False
         pollable = bits & lib.SPUR_FACILITY_PIDFD_OPEN
         self._poll = lib.spur_pidfd_poll if pollable else lib.spur_pidfd_poll_folder
         kind = lib.SPUR_SUBJECT_PIDFD if pollable else lib.SPUR_SUBJECT_FOLDER
         self.packed = SUBJECT.pack(kind, fd, 0, 0, 0, 0, b"")
+        if not _hooked:
+            _hooked.append(True)
+            os.register_at_fork(after_in_child=_renew_lock)
 
     @classmethod
     def open(cls, pid: int) -> Self:
@@ -88,10 +93,14 @@ class Pidfd:
     def take_fd(cls, fd: int, pid: int | None = None) -> Self:
         """Take over a pidfd received or inherited (SCM_RIGHTS, SO_PEERPIDFD, CLONE_PIDFD).
 
-        `pid` is the number behind it where the caller knows it, else the kernel is asked. Raises InvalidArgument, and leaves `fd`
-        open, if it is no pidfd.
+        `pid` is the number behind it where the caller knows it: needed where the kernel no longer tells. Raises InvalidArgument,
+        and leaves `fd` open, if it is no pidfd, one of a thread (PIDFD_THREAD), or another process's than `pid`.
         """
-        number = pid_behind(fd) if pid is None else checked_pid(pid)
+        known = None if pid is None else checked_pid(pid)
+        number = pid_behind(fd)
+        if known is not None and number not in (0, known):
+            raise InvalidArgument(f"cannot take descriptor {fd}: it holds process {number}, not {known}")
+        number = known or number
         return cls(fd, number, Facilities.current().bits | lib.SPUR_FACILITY_PIDFD_OPEN)
 
     @property
@@ -107,18 +116,19 @@ class Pidfd:
 
     def close(self) -> None:
         """Let go. May be called twice."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            self.packed = SUBJECT.pack(lib.SPUR_SUBJECT_PIDFD, -1, 0, 0, 0, 0, b"")
-            os.close(fd)
+        with _lock:
+            fd, self._fd = self._fd, -1
+            if fd >= 0:
+                self.packed = SUBJECT.pack(lib.SPUR_SUBJECT_PIDFD, -1, 0, 0, 0, 0, b"")
+                os.close(fd)
 
     def liveness(self) -> Liveness:
         """Whether it, or any thread of it, still runs. One poll(2); never blocks, and never UNKNOWN while the pidfd is open."""
-        try:
-            return _LIVENESS[self._poll(self._fd)]
-        except KeyError:
+        fd = self._fd
+        state = self._poll(fd)
+        if self._fd != fd or fd < 0:  # closed: what was polled may have been another's under the same number
             self.fileno()
-            return Liveness.UNKNOWN
+        return _LIVENESS.get(state, Liveness.UNKNOWN)
 
     def send_signal(self, sig: int) -> None:
         """Send `sig` (1 to 64) to this process and to no other.
@@ -128,7 +138,8 @@ class Pidfd:
         nothing is ever sent to a bare number.
         """
         number = checked_signal(sig)
-        error = lib.spur_pidfd_send_signal(self.fileno(), self._pid, number, self._bits)
+        with _lock:
+            error = lib.spur_pidfd_send_signal(self.fileno(), self._pid, number, self._bits)
         if error == -ECANCELED:
             if self._pid == 0 and self.liveness() is Liveness.GONE:
                 raise from_errno(3, "signal", "a process that was reaped")
@@ -140,14 +151,13 @@ class Pidfd:
 
     def exit_info(self) -> ExitInfo:
         """What can be known now about its end; UNKNOWN while it runs. Reaps nothing and does not block."""
-        with self._lock:
-            if self._exit is not None:
-                return self._exit
-            found = self._waited(keep=True)
+        found: ExitInfo | int | None = self._exit or self._waited(keep=True)
         if isinstance(found, ExitInfo):
             return found
         if self.liveness() is Liveness.ALIVE:
             return ExitInfo.unknown("it still runs")
+        if isinstance(found := self._exit or self._waited(keep=True), ExitInfo):  # our child, and it has ended since
+            return found
         return self._record() or self._zombie() or ExitInfo.unknown(self._why_unknown())
 
     def wait(self, timeout_s: float | None = None, *, reap_grace_s: float = REAP_GRACE_S) -> ExitInfo:
@@ -157,8 +167,8 @@ class Pidfd:
         status where it may be read, else UNKNOWN with the reason. Raises WaitTimeout if the process still runs after `timeout_s`.
         Any number of threads may wait at once; KeyboardInterrupt and signal handlers work as usual.
         """
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        steps = self._steps(reap_grace_s)
+        deadline = deadline_after(timeout_s)
+        steps = self._steps(_grace(reap_grace_s))
         try:
             events, step_s = next(steps)
             while True:
@@ -177,7 +187,7 @@ class Pidfd:
         """
         from spurproc.core.process.pidfd_asyncio import Waiter  # noqa: PLC0415 - asyncio is loaded for those who wait in it
 
-        steps = self._steps(reap_grace_s)
+        steps = self._steps(_grace(reap_grace_s))
         try:
             events, step_s = next(steps)
             with Waiter(self.fileno(), self._look if self._folder else None) as waiter:
@@ -219,18 +229,25 @@ class Pidfd:
         return not self._bits & lib.SPUR_FACILITY_PIDFD_OPEN
 
     def _reap(self) -> ExitInfo | int:
-        """Our child's end, once and for all waiters; -EAGAIN while it runs, -ECHILD for any other process."""
-        with self._lock:
+        """Our child's end, once and for all waiters; -EAGAIN while it runs, -ECHILD for any other process.
+
+        Kept before it is reaped: an exception of a signal handler, which may come up between any two lines, must not lose it.
+        """
+        with _lock:
             if self._exit is None:
-                found = self._waited(keep=False)
+                found = self._waited(keep=True)
                 if not isinstance(found, ExitInfo):
                     return found
                 self._exit = found
+            if not self._reaped and self._fd >= 0:
+                self._waited(keep=False)
+                self._reaped = True
             return self._exit
 
     def _waited(self, *, keep: bool) -> ExitInfo | int:
         waited: Any = ffi.new("spur_waited_t *")
-        error = lib.spur_pidfd_wait(self.fileno(), self._pid, keep, self._bits, waited)
+        with _lock:
+            error = lib.spur_pidfd_wait(self.fileno(), self._pid, keep, self._bits, waited)
         if error in (-EAGAIN, -ECHILD):
             return error
         check(error, "wait for", f"process {self._pid}")
@@ -292,6 +309,17 @@ class Pidfd:
         return f"<Pidfd of process {self._pid}, {'closed' if self._fd < 0 else f'fd {self._fd}'}>"
 
 
+_lock = _thread.RLock()
+"""One for all pidfds, over what must not meet a close(), nor lose a status. Nothing blocks under it; handlers may enter again."""
+_hooked: list[bool] = []
+
+
+def _renew_lock() -> None:
+    """In a forked child the thread that held it is not there any more."""
+    global _lock  # noqa: PLW0603
+    _lock = _thread.RLock()
+
+
 def checked_pid(pid: object) -> int:
     """`pid` if it can be a process's number, else InvalidArgument."""
     if isinstance(pid, bool) or not isinstance(pid, int) or not 1 <= pid <= 0x7FFFFFFF:
@@ -311,16 +339,29 @@ def _shorter(step_s: float | None, deadline: float | None) -> float | None:
     return step_s if left_s is None else left_s if step_s is None else min(step_s, left_s)
 
 
-def pid_behind(fd: int) -> int:
-    """The number of the process that pidfd `fd` holds; 0 if it has none here. Source: proc_pid_fdinfo(5)."""
+def _grace(reap_grace_s: object) -> float:
+    return max(0.0, checked_seconds("reap_grace_s", reap_grace_s))
+
+
+def pid_behind(fd: object) -> int:
+    """The number of the process that pidfd `fd` holds; 0 if it has none here. Source: proc_pid_fdinfo(5).
+
+    Raises InvalidArgument if it is no pidfd, or one of a thread (PIDFD_THREAD, 6.9), which ends when the thread does.
+    """
+    if isinstance(fd, bool) or not isinstance(fd, int) or not 0 <= fd <= 0x7FFFFFFF:
+        raise InvalidArgument(f"cannot take descriptor {fd!r}: not a descriptor")
+    try:
+        of_thread = fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_EXCL  # PIDFD_THREAD is O_EXCL
+    except OSError as error:
+        raise InvalidArgument(f"cannot take descriptor {fd}: {error.strerror}") from error
     facts: Any = ffi.new("spur_pidfd_facts_t *")
-    if Facilities.current().pidfd_info and lib.spur_pidfd_info(fd, facts) == 0:
+    if Facilities.current().pidfd_info and not of_thread and lib.spur_pidfd_info(fd, facts) == 0:
         return int(facts.pid)
     try:
         with open(f"/proc/self/fdinfo/{fd}", "rb") as file:
             fields = [line.split() for line in file if line.startswith(b"Pid:")]
     except OSError as error:
         raise InvalidArgument(f"cannot take descriptor {fd}: {error.strerror}") from error
-    if not fields:
-        raise InvalidArgument(f"cannot take descriptor {fd}: not a pidfd")
+    if not fields or of_thread:
+        raise InvalidArgument(f"cannot take descriptor {fd}: {'the pidfd of a thread' if fields else 'not a pidfd'}")
     return max(0, int(fields[0][1])) if Vantage.read().procfs_is_ours else 0
