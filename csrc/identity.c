@@ -133,6 +133,8 @@ static int open_by_number(const spur_reader_t *reader, const spur_subject_t *ide
 static int identity_open(const spur_reader_t *reader, const spur_subject_t *identity, int *ret_fd, spur_observation_t *seen)
 {
     int same_namespace = reader->pid_namespace == identity->pid_namespace;
+    if (reader->pid_namespace == 0) /* it does not know where it stands, its boot neither */
+        return told(seen, SPUR_UNKNOWN, SPUR_EVIDENCE_ERROR, 0);
     if (memcmp(reader->boot_id, identity->boot_id, sizeof identity->boot_id) != 0)
         return told(seen, SPUR_GONE, SPUR_EVIDENCE_BOOT, 0);
     if (identity->inode != 0 && reader->facilities & SPUR_FACILITY_PIDFS_HANDLE)

@@ -57,7 +57,7 @@ typedef struct {
 
 /* Who asks: from another boot, namespace or procfs the same numbers mean something else. */
 typedef struct {
-    uint64_t pid_namespace;
+    uint64_t pid_namespace; /* 0: unknown, and with it everything that identities are compared by */
     uint64_t time_namespace;
     uint8_t boot_id[16];
     uint32_t facilities;

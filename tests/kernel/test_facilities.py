@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -84,6 +85,22 @@ def _handle_root() -> bool:
 
 
 @pytest.mark.needs_cgroup_v2
+def test_probe_without_a_descriptor_left_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process would stay on the lowest rung for good, long after it has descriptors again."""
+    monkeypatch.setattr(facilities, "_current", None)
+    whole = Facilities.probe(os.environ.get(MASK_VARIABLE, ""))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        starved = Facilities.current()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert not starved.settled
+    assert "EMFILE" in dict(starved.refusals).values()
+    assert whole.settled
+    assert Facilities.current() == whole
+
+
 def test_cgroup_mount_and_controllers_are_the_kernels() -> None:
     found = Facilities.probe()
     assert found.cgroup2_mount is not None

@@ -127,6 +127,12 @@ def test_bad_record_is_refused(change: dict[str, object]) -> None:
         CgroupRecord.from_json(RECORD | change)
 
 
+@pytest.mark.parametrize("bad", [None, [], "x", [("path", "/a")]])
+def test_what_is_no_object_is_refused(bad: object) -> None:
+    with pytest.raises(InvalidArgument, match="cannot read a cgroup record: not an object"):
+        CgroupRecord.from_json(bad)
+
+
 @pytest.mark.parametrize("missing", list(RECORD))
 def test_incomplete_record_is_refused(missing: str) -> None:
     with pytest.raises(InvalidArgument, match="cannot read a cgroup record"):

@@ -79,9 +79,11 @@ def test_packed_form_is_the_c_structure() -> None:
         (TEXT.replace(BOOT, "-"), "boot_id"),
         (TEXT.replace("4026531836", "x"), "pid_namespace"),
         ("9" * 100_000, "six fields"),
+        (TEXT.encode(), "six fields"),
+        (None, "six fields"),
     ],
 )
-def test_bad_text_is_refused_by_its_part(bad: str, part: str) -> None:
+def test_bad_text_is_refused_by_its_part(bad: object, part: str) -> None:
     with pytest.raises(InvalidArgument, match=part) as caught:
         ProcessIdentity.from_text(bad)
     assert len(str(caught.value)) < 400
@@ -103,6 +105,7 @@ def test_bad_text_is_refused_by_its_part(bad: str, part: str) -> None:
         ({"version": 2}, "version"),
         ({"version": True}, "version"),
         ({"version": "1"}, "version"),
+        ({"version": 1.0}, "version"),
         ({"extra": 1}, "object"),
     ],
 )

@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass, fields
 
 from spurproc.core._native import check, ffi, lib
+from spurproc.core.cgroup.mountinfo import cgroup2_mounts, read_mountinfo
 from spurproc.errors import InvalidArgument
 
 __all__ = ["MASK_VARIABLE", "Facilities"]
@@ -55,11 +56,17 @@ class Facilities:
 
     @classmethod
     def current(cls) -> Facilities:
-        """The facilities of this process: probed at the first call, then kept, by its children too."""
+        """The facilities of this process: probed at the first call, then kept, by its children too.
+
+        A probe that ran out of descriptors, memory or processes is not kept: the next call tries again.
+        """
         global _current  # noqa: PLW0603 - one probe a process
-        if _current is None:
-            _current = cls.probe(os.environ.get(MASK_VARIABLE, ""))
-        return _current
+        if _current is not None:
+            return _current
+        found = cls.probe(os.environ.get(MASK_VARIABLE, ""))
+        if found.settled:
+            _current = found
+        return found
 
     @classmethod
     def probe(cls, mask: str = "") -> Facilities:
@@ -85,6 +92,11 @@ class Facilities:
         )
 
     @property
+    def settled(self) -> bool:
+        """Whether no facility is absent only for a want of something that may be there the next moment."""
+        return _PASSING.isdisjoint(reason for _, reason in self.refusals)
+
+    @property
     def bits(self) -> int:
         """The present facilities as a set of SPUR_FACILITY_ bits, the form that the C core takes."""
         return sum(1 << index for index, name in enumerate(NAMES) if getattr(self, name))
@@ -107,6 +119,9 @@ _NEEDS = (
 """(facility, what it cannot be without), each behind what it needs."""
 
 
+_PASSING = frozenset(("EMFILE", "ENFILE", "ENOMEM", "EAGAIN", "EINTR"))
+
+
 def _errno_name(number: int) -> str:
     return errno.errorcode.get(number, str(number))
 
@@ -121,7 +136,10 @@ def _mask_names(mask: str) -> list[str]:
 
 def _cgroup2() -> tuple[str | None, frozenset[str], int]:
     """The first cgroup2 mount, its controllers, and the errno that stands for the absence of cgroup.kill."""
-    mount = _cgroup2_mount()
+    try:
+        mount = next((mount.point for mount in cgroup2_mounts(read_mountinfo())), None)
+    except OSError as error:
+        return None, frozenset(), error.errno or errno.EIO
     if mount is None:
         return None, frozenset(), errno.ENOSYS
     try:
@@ -133,23 +151,3 @@ def _cgroup2() -> tuple[str | None, frozenset[str], int]:
         return mount, frozenset(), error.errno or errno.EIO
     shown = not folders or any(os.path.exists(f"{folder}/cgroup.kill") for folder in folders)
     return mount, controllers, 0 if shown else errno.ENOENT
-
-
-def _cgroup2_mount() -> str | None:
-    try:
-        with open("/proc/self/mountinfo", "rb") as file:
-            lines = file.read().split(b"\n")
-    except OSError:
-        return None
-    for line in lines:
-        left, separator, right = line.partition(b" - ")
-        if separator and right.split(b" ", 1)[0] == b"cgroup2":
-            return os.fsdecode(_unescape(left.split(b" ")[4]))
-    return None
-
-
-def _unescape(field: bytes) -> bytes:
-    """proc_pid_mountinfo(5): space, tab, newline and backslash as three octal digits."""
-    for octal, byte in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
-        field = field.replace(octal, byte)
-    return field

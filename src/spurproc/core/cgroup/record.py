@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeGuard
 
@@ -15,7 +14,7 @@ from spurproc.core.cgroup.mountinfo import cgroup2_mounts, read_mountinfo
 from spurproc.core.observation import Liveness, Observation
 from spurproc.core.process.pidfd import SUBJECT
 from spurproc.core.vantage import Vantage, boot_id_valid
-from spurproc.errors import AlreadyGone, InvalidArgument, NotCgroup2, SystemCallError
+from spurproc.errors import AlreadyGone, IdentityUnreadable, InvalidArgument, NotCgroup2, SystemCallError
 
 __all__ = ["CgroupRecord"]
 
@@ -55,8 +54,10 @@ class CgroupRecord:
         return {"path": self.path, "inode": self.inode, "above_inode": self.above_inode, "boot_id": self.boot_id}
 
     @classmethod
-    def from_json(cls, value: Mapping[str, object]) -> CgroupRecord:
+    def from_json(cls, value: object) -> CgroupRecord:
         """Undo `to_json`. Raises InvalidArgument; nothing is filled in."""
+        if not isinstance(value, dict):
+            raise InvalidArgument(f"cannot read a cgroup record: not an object: {value!r:.200}")
         path, boot_id = value.get("path"), value.get("boot_id")
         inode, above_inode = value.get("inode"), value.get("above_inode")
         if not isinstance(path, str) or not path.startswith("/") or "\0" in path:
@@ -77,8 +78,14 @@ class CgroupRecord:
         GONE: another boot, empty, or removed. Removed is proven by the inode's handle (root), or by the absence of the name in
         the very cgroup that was above it. Another cgroup at the path proves nothing: this may be another mount or namespace.
         """
-        if Vantage.read().boot_id != self.boot_id:
-            return self._gone("boot", "was recorded in another boot")
+        try:
+            if Vantage.read().boot_id != self.boot_id:
+                return self._gone("boot", "was recorded in another boot")
+        except IdentityUnreadable as error:
+            return self._unknown("vantage", str(error))
+        return self._observe_path()
+
+    def _observe_path(self) -> Observation:
         try:
             folder_fd = open_folder(self.path)
         except NotCgroup2 as error:
@@ -143,7 +150,11 @@ class CgroupRecord:
         Only through a mount that shows the top: from a cgroup namespace's own mount a live cgroup outside may be ESTALE too.
         """
         folder = ffi.new("int *")
-        for mount in cgroup2_mounts(read_mountinfo()):
+        try:
+            mounts = cgroup2_mounts(read_mountinfo())
+        except OSError:
+            return None
+        for mount in mounts:
             try:
                 mount_fd = open_folder(mount.point)
             except (NotCgroup2, SystemCallError):

@@ -18,7 +18,7 @@ from spurproc.core.process.pidfd import SUBJECT, Pidfd, checked_pid, pid_behind
 from spurproc.core.vantage import Vantage, boot_id_valid
 from spurproc.errors import IdentityUnreadable, InvalidArgument, from_errno
 
-__all__ = ["IdentityStrength", "ProcessIdentity", "reader"]
+__all__ = ["IdentityStrength", "ProcessIdentity", "procfs_is_ours", "reader"]
 
 _MAGIC = "spurproc-id"
 _VERSION = 1
@@ -118,12 +118,19 @@ class ProcessIdentity:
 
     def liveness(self) -> Liveness:
         """Whether this very process lives. A few system calls; does not block. What cannot be told is UNKNOWN, not an error."""
-        return LIVENESS_OF_CODE[lib.spur_identity_liveness(_reader or reader(), self.packed)]
+        try:
+            return LIVENESS_OF_CODE[lib.spur_identity_liveness(_reader or reader(), self.packed)]
+        except IdentityUnreadable:  # no /proc, or one that does not show us: who looks from nowhere can tell nothing
+            return Liveness.UNKNOWN
 
     def observe(self) -> Observation:
         """`liveness` with the evidence."""
         seen = ffi.new("spur_observation_t *")
-        return _observation(lib.spur_identity_observe(reader(), self.packed, seen), seen)
+        try:
+            here = reader()
+        except IdentityUnreadable as error:
+            return Observation(liveness=Liveness.UNKNOWN, evidence="vantage", detail=str(error))
+        return _observation(lib.spur_identity_observe(here, self.packed, seen), seen)
 
     def open(self) -> Pidfd:
         """Hold this very process; its zombie too. The caller closes it.
@@ -150,11 +157,11 @@ class ProcessIdentity:
         )
 
     @classmethod
-    def from_text(cls, text: str) -> Self:
+    def from_text(cls, text: object) -> Self:
         """Exactly what `to_text` writes. Raises InvalidArgument, which names the bad part."""
-        parts = text.split(" ")
+        parts = text.split(" ") if isinstance(text, str) else []
         if len(parts) != 8 or parts[:2] != [_MAGIC, str(_VERSION)]:
-            raise InvalidArgument(f"cannot read an identity: not '{_MAGIC} {_VERSION}' and six fields: {text[:200]!r}")
+            raise InvalidArgument(f"cannot read an identity: not '{_MAGIC} {_VERSION}' and six fields: {text!r:.200}")
         return cls(
             pid=_number("pid", parts[2]),
             start_ticks=_number("start_ticks", parts[3]),
@@ -173,7 +180,7 @@ class ProcessIdentity:
         """Exactly what `to_json` gives. Raises InvalidArgument, which names the bad part."""
         if not isinstance(form, dict) or form.keys() != {"version", *_FIELDS}:
             raise InvalidArgument(f"cannot read an identity: not an object of version, {', '.join(_FIELDS)}")
-        if form["version"] != _VERSION or isinstance(form["version"], bool):
+        if form["version"] != _VERSION or type(form["version"]) is not int:
             raise InvalidArgument(f"cannot read an identity: version {form['version']!r}")
         return cls(**{name: form[name] for name in _FIELDS})
 
@@ -193,13 +200,24 @@ def reader() -> Any:
         made: Any = ffi.new("spur_reader_t *")
         made.pid_namespace, made.time_namespace = here.pid_namespace, here.time_namespace
         made.boot_id = bytes.fromhex(here.boot_id.replace("-", ""))
-        made.facilities = Facilities.current().bits
+        facilities = Facilities.current()
+        made.facilities = facilities.bits
         made.procfs_is_ours = here.procfs_is_ours
+        if not facilities.settled:
+            return made
         if not _hooked:
             _hooked.append(True)
             os.register_at_fork(after_in_child=forget_reader)
         _reader = made
     return _reader
+
+
+def procfs_is_ours() -> bool:
+    """Whether the numbers in /proc are ours to use: it is there, and shows our own pid namespace."""
+    try:
+        return bool((_reader or reader()).procfs_is_ours)
+    except IdentityUnreadable:
+        return False
 
 
 _hooked: list[bool] = []

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from operator import attrgetter
-from typing import Protocol
+from typing import Any, Protocol
 
 from spurproc.core._native import check, ffi, lib
 from spurproc.core.observation import LIVENESS_OF_CODE, Liveness, Observation
 from spurproc.core.process.identity import reader
 from spurproc.core.process.pidfd import SUBJECT
 from spurproc.core.tree.members import ProcessTree
-from spurproc.core.tree.process_walk import Descent, GroupOf
+from spurproc.core.tree.process_walk import Descent, GroupOf, proc_shows_all
+from spurproc.errors import IdentityUnreadable
 
 __all__ = ["Subject", "liveness_many", "tree_liveness"]
 
@@ -60,11 +61,19 @@ def _ask(subjects: list[Subject]) -> bytes:
         events_fds = list(map(_EVENTS_FD, subjects))
     except AttributeError:
         packed = b"".join(map(_PACKED, subjects))
-        check(lib.spur_liveness_many(reader(), packed, len(subjects), codes), "ask about", f"{len(subjects)} subjects")
+        check(lib.spur_liveness_many(_reader(packed), packed, len(subjects), codes), "ask about", f"{len(subjects)} subjects")
     else:
         lib.spur_liveness_cgroups(ffi.new(_DESCRIPTORS, events_fds), len(subjects), codes)
     told: bytes = ffi.buffer(codes)[:]
     return told
+
+
+def _reader(packed: bytes) -> Any:
+    try:
+        return reader()
+    except IdentityUnreadable:  # no /proc: held descriptors need none, and no identity can be told
+        blind: Any = ffi.new("spur_reader_t *")
+        return blind
 
 
 def tree_liveness(tree: ProcessTree) -> Observation:
@@ -127,6 +136,9 @@ def _observe_descent(pid: int, descent: Descent) -> Observation:
     left = len(descent.find())
     if left:
         return Observation(liveness=Liveness.ALIVE, evidence="descendants", detail=f"{left} descendants of process {pid} live")
+    if not proc_shows_all():
+        detail = f"/proc does not show all that process {pid} may have as descendants"
+        return Observation(liveness=Liveness.UNKNOWN, evidence="hidden", detail=detail)
     if descent.root_lives():
         return Observation(liveness=Liveness.GONE, evidence="descendants", detail=f"process {pid} has no living descendants")
     # Without the subreaper the orphans went to another: nothing can be told of them.
