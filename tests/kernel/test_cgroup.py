@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import math
 import os
 import resource
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from spurproc.core import cgroup_events
+from spurproc.core._native import lib
 from spurproc.core.cgroup.cgroup import Cgroup
+from spurproc.core.cgroup.events import CgroupEvents, open_events
 from spurproc.core.cgroup.root import find_cgroup_root
 from spurproc.core.cgroup.signal_report import Route
 from spurproc.core.observation import Liveness
 from spurproc.errors import AlreadyGone, Busy, InvalidArgument, NotCgroup2, SignalRefused, SystemCallError, WaitTimeout
 from tests.payload import Payload
 from tests.relatives import NOBODY, in_fork
+from tests.rungs import without
 from tests.trees import inside, listed, move
 
 pytestmark = pytest.mark.needs_cgroup_v2
 Start = Callable[..., Payload]
+_CLONE_NEWCGROUP = 0x02000000
 
 
 @pytest.fixture
@@ -64,10 +73,59 @@ def test_symlink_is_not_followed(cgroup: Cgroup, tmp_path: Path) -> None:
         Cgroup.open(tmp_path / "link")
 
 
-@pytest.mark.parametrize("path", ["relative", "/", "/a\0b", ""])
+@pytest.mark.parametrize("path", ["relative", "/", "//", "/.", "/a\0b", "", "/a/../b", "/..", None, 3])
 def test_path_that_is_none_is_refused(path: str) -> None:
     with pytest.raises(InvalidArgument):
         Cgroup.open(path)
+
+
+def test_dots_behind_a_symlink_lead_nowhere(cgroup_root: Path, tmp_path: Path) -> None:
+    """LINK/../other is beside what LINK leads to, and its spelling says that it is beside LINK: neither is opened."""
+    for name in ("a", "a/below", "a/other", "other"):
+        inside(cgroup_root, name)
+    (tmp_path / "link").symlink_to(cgroup_root / "a" / "below")
+    with pytest.raises(InvalidArgument, match=r"without '\.\.'"):
+        Cgroup.open(tmp_path / "link" / ".." / "other")
+    with Cgroup.open(f"{cgroup_root}//a/./other/") as cgroup:
+        assert cgroup.path == str(cgroup_root / "a" / "other")
+
+
+def test_closed_is_said_and_nothing_else_answers(cgroup_root: Path) -> None:
+    """A listing of descriptor -1 would be one of the current folder."""
+    cgroup = Cgroup.create(cgroup_root / "x")
+    cgroup.close()
+    cgroup.close()
+    asks = (cgroup.fileno, cgroup.pids, cgroup.children, cgroup.holds_caller, cgroup.oom_kills, cgroup.liveness, cgroup.record)
+    acts = (cgroup.kill, cgroup.freeze, cgroup.thaw, cgroup.remove, cgroup.wait_empty, cgroup.kernel_path, cgroup.events)
+    for use in asks + acts:
+        with pytest.raises(InvalidArgument, match="it is closed"):
+            use()
+
+
+def test_events_closed_in_the_middle_of_a_look_are_seen(cgroup_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread closes them while we read, and the number is another cgroup's by then."""
+    with Cgroup.create(cgroup_root / "x") as cgroup, Cgroup.create(cgroup_root / "y") as other:
+        events = CgroupEvents(open_events(cgroup.fileno()))
+        fd = events.fileno()
+
+        def read(_fd: int, into: object) -> int:
+            events.close()
+            os.dup2(other.events_fd, fd)
+            error = lib.spur_cgroup_events_read(fd, into)
+            os.close(fd)
+            return error
+
+        monkeypatch.setattr(cgroup_events, "lib", SimpleNamespace(spur_cgroup_events_read=read))
+        with pytest.raises(SystemCallError, match="Bad file descriptor"):
+            events.read()
+
+
+@pytest.mark.parametrize("timeout_s", [math.nan, "1", True])
+def test_what_is_no_span_of_time_is_refused(cgroup: Cgroup, timeout_s: float) -> None:
+    for use in (cgroup.wait_empty, cgroup.remove, cgroup.freeze):
+        with pytest.raises(InvalidArgument, match="timeout_s"):
+            use(timeout_s)
+    assert "frozen 0" in Path(cgroup.path, "cgroup.events").read_text()
 
 
 def test_open_with_inode_takes_that_very_one(cgroup_root: Path) -> None:
@@ -216,6 +274,80 @@ def test_cgroup_that_holds_the_caller_is_refused(cgroup_root: Path) -> None:
     assert "frozen 0" in (cgroup_root / "cgroup.events").read_text()
 
 
+def test_thread_of_the_caller_inside_is_the_caller(cgroup_root: Path) -> None:
+    """The main thread stands outside of the threaded cgroup, another one in it: frozen, it would never come back."""
+    domain, below = inside(cgroup_root, "domain"), inside(cgroup_root / "domain", "threaded")
+    (below / "cgroup.type").write_text("threaded")
+
+    def ask() -> list[str]:
+        move(os.getpid(), domain)
+        entered, leave = threading.Event(), threading.Event()
+
+        def stand_there() -> None:
+            (below / "cgroup.threads").write_text(str(threading.get_native_id()))
+            entered.set()
+            leave.wait()
+
+        thread = threading.Thread(target=stand_there)
+        thread.start()
+        entered.wait()
+        with Cgroup.open(below) as cgroup:
+            found = [str(cgroup.holds_caller())]
+            for act in (cgroup.freeze, cgroup.kill):
+                try:
+                    act()
+                except SignalRefused:
+                    found.append("refused")
+            leave.set()
+            thread.join()
+            return [*found, str(cgroup.holds_caller())]
+
+    assert in_fork(ask) == ["True", "refused", "refused", "False"]
+
+
+@pytest.mark.needs_root
+def test_caller_is_found_from_inside_its_cgroup_namespace(cgroup_root: Path) -> None:
+    """What lies above the namespace's root has many spellings ("/../..") and none that /proc/self/cgroup begins with."""
+    below = inside(inside(cgroup_root, "a"), "b")
+    inside(cgroup_root, "apart")
+
+    def ask() -> list[bool]:
+        move(os.getpid(), below)
+        assert ctypes.CDLL(None).unshare(_CLONE_NEWCGROUP) == 0
+        with without("pidfd_info"):
+            return [Cgroup.open(cgroup_root / name).holds_caller() for name in ("", "a", "a/b", "apart")]
+
+    assert in_fork(ask) == [True, True, True, False]
+
+
+@pytest.mark.needs_root
+def test_shut_sub_cgroup_keeps_nobody_else_from_the_signal(cgroup_root: Path, payload: Start) -> None:
+    """A job that shuts one of its cgroups: the rest is reached, and the report does not claim all."""
+    leaders = {name: payload("hold", cgroup=inside(cgroup_root, name)) for name in ("a", "shut", "z")}
+    for leader in leaders.values():
+        leader.wait_ready()
+    (cgroup_root / "shut").chmod(0)
+
+    def ask() -> list[object]:
+        with Cgroup.open(cgroup_root) as cgroup:
+            report = cgroup.signal(0)
+            return [sorted(refusal.pid for refusal in report.refused), report.complete]
+
+    assert in_fork(ask, uid=NOBODY) == [sorted(leaders[name].pid for name in ("a", "z")), False]
+
+
+@pytest.mark.needs_root
+def test_member_that_moves_to_and_fro_is_not_overlooked(cgroup_root: Path, payload: Start) -> None:
+    """It can be in the other cgroup whenever one is read: then nobody was seen, which is not that there is nobody."""
+    doors = [inside(cgroup_root, name) / "cgroup.procs" for name in ("a", "b")]
+    leader = payload("mover", str(doors[0]), str(doors[1]), cgroup=cgroup_root / "a")
+    leader.wait_ready()
+    with Cgroup.open(cgroup_root) as cgroup:
+        reports = [cgroup.signal(0) for _ in range(400)]
+    assert [report for report in reports if report.complete and not report.signalled] == []
+    assert max(report.signalled for report in reports) == 1
+
+
 def test_remove_takes_what_is_below_deepest_first(cgroup_root: Path) -> None:
     with Cgroup.create(cgroup_root / "x") as cgroup:
         (cgroup_root / "x" / "a" / "b" / "c").mkdir(parents=True)
@@ -227,20 +359,22 @@ def test_remove_takes_what_is_below_deepest_first(cgroup_root: Path) -> None:
 
 @pytest.mark.needs_root
 def test_depth_is_the_jobs_to_choose(cgroup_root: Path, payload: Start) -> None:
-    """Deeper than Python recurses: found, signalled and removed all the same."""
+    """Deeper than Python recurses and than descriptors go: found, signalled and removed all the same."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
-    with Cgroup.create(cgroup_root / "x") as cgroup:
-        below = Path(cgroup.path)
-        for _ in range(1100):
-            below = inside(below, "d")
-        leader = payload("hold", cgroup=below)
-        leader.wait_ready()
-        assert cgroup.pids() == {leader.pid}
-        assert cgroup.signal(15).signalled == 1
-        assert leader.reap() == -15
-        cgroup.remove(timeout_s=10)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 40, hard))
+    try:
+        with Cgroup.create(cgroup_root / "x") as cgroup:
+            below = Path(cgroup.path)
+            for _ in range(1100):
+                below = inside(below, "d")
+            leader = payload("hold", cgroup=below)
+            leader.wait_ready()
+            assert cgroup.pids() == {leader.pid}
+            assert cgroup.signal(15).signalled == 1
+            assert leader.reap() == -15
+            cgroup.remove(timeout_s=10)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert not (cgroup_root / "x").exists()
 
 

@@ -12,12 +12,14 @@ from typing import Self
 
 from spurproc.core._native import lib
 from spurproc.core.cgroup.events import CgroupEvents, open_events
-from spurproc.core.cgroup.folder import child_names, folder_inode, kernel_path, open_folder, read_text, walk, write_text
+from spurproc.core.cgroup.folder import child_names, folder_inode, kernel_path, open_folder, read_text, write_text
 from spurproc.core.cgroup.pids import caller_inside, member_pids
 from spurproc.core.cgroup.record import CgroupRecord
 from spurproc.core.cgroup.removal import remove_cgroup
 from spurproc.core.cgroup.signal_report import Route, SignalReport
 from spurproc.core.cgroup.sweep import CgroupSweep, SeenTable
+from spurproc.core.cgroup_walk import walk
+from spurproc.core.deadline import checked_seconds, deadline_after
 from spurproc.core.facilities import Facilities
 from spurproc.core.observation import Liveness, Observation
 from spurproc.core.process.pidfd import SUBJECT
@@ -26,11 +28,6 @@ from spurproc.errors import AlreadyGone, InvalidArgument, SignalRefused, SystemC
 __all__ = ["Cgroup"]
 
 FREEZE_TIMEOUT_S = 5.0
-
-
-def deadline_after(timeout_s: float | None) -> float | None:
-    """The absolute monotonic time `timeout_s` from now; None for no deadline."""
-    return None if timeout_s is None else time.monotonic() + timeout_s
 
 
 class Cgroup:
@@ -97,7 +94,9 @@ class Cgroup:
         return f"Cgroup({self.path!r}, inode={self.inode})"
 
     def fileno(self) -> int:
-        """The folder's descriptor, for openat(2) and CLONE_INTO_CGROUP."""
+        """The folder's descriptor, for openat(2) and CLONE_INTO_CGROUP. Raises InvalidArgument once it is closed."""
+        if self._fd < 0:
+            raise InvalidArgument(f"cannot use cgroup {self.path!r}: it is closed")
         return self._fd
 
     def close(self) -> None:
@@ -105,25 +104,26 @@ class Cgroup:
         if self._events is not None:
             self._events.close()
             self._events = None
-            self._pack(-1)
+        self.events_fd = -1
+        self.packed = SUBJECT.pack(lib.SPUR_SUBJECT_CGROUP, -1, 0, 0, 0, 0, b"")  # nothing to ask any more
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
             os.close(fd)
 
     def record(self) -> CgroupRecord:
         """What to write down to find this cgroup again, and never another."""
-        return CgroupRecord.of_folder(self._fd, self.path)
+        return CgroupRecord.of_folder(self.fileno(), self.path)
 
     def kernel_path(self) -> str | None:
         """Its name in `/proc/PID/cgroup` as seen from here; None when that cannot be told."""
-        return kernel_path(self._fd)
+        return kernel_path(self.fileno())
 
     # What lives in it.
 
     def events(self) -> CgroupEvents:
         """The open `cgroup.events`, kept; borrowed. Raises AlreadyGone for a removed cgroup."""
         if self._events is None:
-            self._events = CgroupEvents(open_events(self._fd))
+            self._events = CgroupEvents(open_events(self.fileno()))
             self._pack(self._events.fileno())
         return self._events
 
@@ -149,7 +149,7 @@ class Cgroup:
     def _observe_missing(self) -> Observation:
         # Both a removed cgroup and the top of the hierarchy lack cgroup.events; only the top still has other files.
         try:
-            read_text(self._fd, "cgroup.controllers", limit=1)
+            read_text(self.fileno(), "cgroup.controllers", limit=1)
         except AlreadyGone:
             return Observation(liveness=Liveness.GONE, evidence="removed", detail=f"{self.path} was removed")
         except SystemCallError as error:
@@ -160,15 +160,15 @@ class Cgroup:
 
     def pids(self) -> frozenset[int]:
         """The processes in it and below, for looking at: signal by `signal`. One outside this pid namespace is left out."""
-        return member_pids(self._fd) - {0}
+        return member_pids(self.fileno()) - {0}
 
     def children(self) -> list[str]:
         """Names of the cgroups directly below."""
-        return child_names(self._fd)
+        return child_names(self.fileno())
 
     def holds_caller(self) -> bool:
         """Whether this process lives in it or below; true when that cannot be told."""
-        return caller_inside(self._fd)
+        return caller_inside(self.fileno())
 
     def oom_kills(self) -> int | None:
         """Processes in it and below killed for want of memory; None where the memory controller does not count here.
@@ -176,27 +176,29 @@ class Cgroup:
         Source: admin-guide/cgroup-v2.rst, "memory.events" (4.13). With memory.oom.group one victim may count twice.
         """
         try:
-            text = read_text(self._fd, "memory.events")
+            text = read_text(self.fileno(), "memory.events")
         except AlreadyGone:
             return None
         return parse_oom_kills(text)
 
     def wait_empty(self, timeout_s: float | None = None) -> None:
         """Block until nothing lives in it or below. Raises WaitTimeout after `timeout_s`."""
+        deadline = deadline_after(timeout_s)
         try:
             events = self.events()
         except AlreadyGone:
             return
-        if not events.wait(events.is_empty, deadline_after(timeout_s)):
+        if not events.wait(events.is_empty, deadline):
             raise WaitTimeout(f"cannot see {self.path!r} empty: still populated after {timeout_s} s")
 
     async def wait_empty_async(self, timeout_s: float | None = None) -> None:
         """As `wait_empty`, on the running asyncio loop."""
+        deadline = deadline_after(timeout_s)
         try:
             events = self.events()
         except AlreadyGone:
             return
-        if not await events.wait_async(events.is_empty, deadline_after(timeout_s)):
+        if not await events.wait_async(events.is_empty, deadline):
             raise WaitTimeout(f"cannot see {self.path!r} empty: still populated after {timeout_s} s")
 
     # Acts on all of it. None is done to a cgroup that holds the caller.
@@ -204,12 +206,12 @@ class Cgroup:
     def signal(self, signal: int) -> SignalReport:
         """Send `signal` once to every process in it and below, by pidfd. Thaws and continues nobody.
 
-        Raises SignalRefused when it holds the caller, NotPermitted where its members cannot be listed. An empty or removed
-        cgroup is a report of 0. For SIGKILL see `kill`.
+        Raises SignalRefused when it holds the caller, NotPermitted where nobody can be listed; where only some cannot, the report
+        is not `complete`. An empty or removed cgroup is a report of 0. For SIGKILL see `kill`.
         """
         self._refuse_caller("signal")
-        swept = CgroupSweep(self._fd, signal, SeenTable(Facilities.current().bits)).run()
-        if swept.unreadable:
+        swept = CgroupSweep(self.fileno(), signal, SeenTable(Facilities.current().bits)).run()
+        if swept.unreadable and not (swept.signalled or swept.refused):
             raise from_errno(swept.unreadable, "list", f"the members of cgroup {self.path!r}")
         return SignalReport(
             signal=int(signal),
@@ -227,14 +229,15 @@ class Cgroup:
     def freeze(self, timeout_s: float = FREEZE_TIMEOUT_S) -> None:
         """Stop all of it from running, and block until it has: cgroup.freeze (5.2). Raises SignalRefused, WaitTimeout."""
         self._refuse_caller("freeze")
-        write_text(self._fd, "cgroup.freeze", b"1")
+        deadline = deadline_after(timeout_s)
+        write_text(self.fileno(), "cgroup.freeze", b"1")
         events = self.events()
-        if not events.wait(lambda: events.read().frozen, deadline_after(timeout_s)):
+        if not events.wait(lambda: events.read().frozen, deadline):
             raise WaitTimeout(f"cannot see {self.path!r} frozen after {timeout_s} s")
 
     def thaw(self) -> None:
         """Undo `freeze`, here and in every cgroup below. Does not wait; one that is gone needs no thawing."""
-        for fd in walk(self._fd):
+        for fd in walk(self.fileno()):
             try:
                 write_text(fd, "cgroup.freeze", b"0")
             except AlreadyGone:
@@ -245,7 +248,7 @@ class Cgroup:
 
         Raises Busy when something still lives in it at the deadline. Only folders are removed, and only this very cgroup.
         """
-        remove_cgroup(self._fd, self.path, time.monotonic() + timeout_s)
+        remove_cgroup(self.fileno(), self.path, time.monotonic() + checked_seconds("timeout_s", timeout_s))
 
     def _pack(self, events_fd: int) -> None:
         self.events_fd = events_fd
@@ -266,8 +269,11 @@ def parse_oom_kills(text: bytes) -> int | None:
     return None
 
 
-def _absolute(path: str | os.PathLike[str]) -> str:
-    text = os.path.normpath(os.fspath(path))
-    if not text.startswith("/") or "\0" in text or text == "/":
-        raise InvalidArgument(f"cannot use cgroup path {path!r}: not an absolute path")
-    return "/" + text.lstrip("/")
+def _absolute(path: object) -> str:
+    """Without ".": a ".." behind a symlink leads elsewhere than its spelling says, so none is guessed at."""
+    if not isinstance(path, str | os.PathLike):
+        raise InvalidArgument(f"cannot use cgroup path {path!r}: not a path")
+    text = os.fsdecode(path)
+    if not text.startswith("/") or "\0" in text or ".." in text.split("/") or not text.strip("/."):
+        raise InvalidArgument(f"cannot use cgroup path {text[:200]!r}: not an absolute path without '..'")
+    return os.path.normpath("/" + text.lstrip("/"))

@@ -55,7 +55,11 @@ class CgroupEvents:
 
     def read(self) -> EventsState:
         """The current state. Raises AlreadyGone when the cgroup was removed. Does not block."""
-        check(lib.spur_cgroup_events_read(self._fd, self._state), "read", "cgroup.events")
+        fd = self._fd
+        error = lib.spur_cgroup_events_read(fd, self._state)
+        if self._fd != fd:  # closed by another thread: this may be another cgroup's, under the same descriptor
+            error = -errno.EBADF
+        check(error, "read", "cgroup.events")
         return EventsState(populated=self._state.populated == 1, frozen=self._state.frozen == 1)
 
     def is_empty(self) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
 
 from spurproc.core._native import check, ffi, lib
 from spurproc.core.cgroup.mountinfo import read_mountinfo
@@ -17,11 +16,11 @@ from spurproc.errors import NotCgroup2, from_errno
 __all__ = [
     "child_names",
     "folder_inode",
+    "has_children",
     "kernel_path",
     "open_child",
     "open_folder",
     "read_text",
-    "walk",
     "write_text",
 ]
 
@@ -103,37 +102,6 @@ def open_child(folder_fd: int, name: str) -> int | None:
         if error.errno in (errno.ENOENT, errno.ENODEV):
             return None
         raise from_errno(error.errno or errno.EIO, "open", f"sub-cgroup {name!r}") from None
-
-
-def walk(folder_fd: int) -> Iterator[int]:
-    """The cgroup's descriptor, then those of all below it, each valid until the next is asked for. Holds one fd a level.
-
-    A job decides how deep its cgroups go, so nothing here recurses.
-    """
-    yield folder_fd
-    levels = [(folder_fd, _names_below(folder_fd))]
-    try:
-        while levels:
-            above_fd, names = levels[-1]
-            if not names:
-                levels.pop()
-                _close_unless(above_fd, folder_fd)
-            elif (child_fd := open_child(above_fd, names.pop())) is not None:
-                levels.append((child_fd, []))
-                yield child_fd
-                levels[-1] = (child_fd, _names_below(child_fd))
-    finally:
-        for fd, _ in levels:
-            _close_unless(fd, folder_fd)
-
-
-def _names_below(folder_fd: int) -> list[str]:
-    return child_names(folder_fd) if has_children(folder_fd) else []
-
-
-def _close_unless(fd: int, borrowed_fd: int) -> None:
-    if fd != borrowed_fd:
-        os.close(fd)
 
 
 def kernel_path(folder_fd: int) -> str | None:

@@ -8,9 +8,11 @@ from contextlib import suppress
 from typing import Any
 
 from spurproc.core._native import check, ffi, lib
-from spurproc.core.cgroup.folder import folder_inode, kernel_path, walk
+from spurproc.core.cgroup.folder import folder_inode, kernel_path, read_text
+from spurproc.core.cgroup_walk import walk
 from spurproc.core.facilities import Facilities
-from spurproc.errors import SystemCallError, from_errno
+from spurproc.core.process.identity import procfs_is_ours
+from spurproc.errors import AlreadyGone, SystemCallError, from_errno
 
 __all__ = ["PidList", "caller_inside", "member_pids"]
 
@@ -74,15 +76,46 @@ def member_pids(folder_fd: int) -> frozenset[int]:
 
 
 def caller_inside(folder_fd: int) -> bool:
-    """Whether this process lives in the cgroup or below it. What cannot be told counts as yes: it is asked before a kill."""
+    """Whether this process, or a thread of it, lives in the cgroup or below it.
+
+    What cannot be told counts as yes: it is asked before a kill.
+    """
+    return _main_thread_inside(folder_fd) or _thread_inside(folder_fd)
+
+
+def _main_thread_inside(folder_fd: int) -> bool:
     own_id = _own_cgroup_id()
     if own_id:
         with suppress(SystemCallError):  # a sub-cgroup that we may not enter: the names decide
             return any(folder_inode(fd, "a cgroup") == own_id for fd in walk(folder_fd))
     own_path, path = _own_path(), kernel_path(folder_fd)
-    if own_path is not None and path is not None:
+    if own_path is not None and path is not None and not path.startswith("/.."):
         return own_path == path or own_path.startswith(path.rstrip("/") + "/")
-    return True
+    try:  # above our cgroup namespace, where one cgroup has many spellings
+        return os.getpid() in member_pids(folder_fd)
+    except SystemCallError:
+        return True
+
+
+def _thread_inside(folder_fd: int) -> bool:
+    """Whether a thread of ours stands in it without the main thread: only a threaded cgroup can have that (cgroups(7))."""
+    try:
+        if read_text(folder_fd, "cgroup.type") != b"threaded\n":
+            return False
+        own = set(map(int, os.listdir("/proc/self/task"))) if procfs_is_ours() else set()
+        pids = PidList()
+        return not own or any(not own.isdisjoint(_listed_threads(pids, fd)) for fd in walk(folder_fd))
+    except AlreadyGone:
+        return False
+    except OSError:
+        return True
+
+
+def _listed_threads(pids: PidList, folder_fd: int) -> list[int]:
+    count = pids.read(folder_fd, b"cgroup.threads")
+    if count < 0 and count not in (-errno.ENODEV, -errno.ENOENT):
+        raise from_errno(-count, "list", "the threads of a cgroup")
+    return list(pids.pids[0 : max(0, count)])
 
 
 def _own_cgroup_id() -> int:

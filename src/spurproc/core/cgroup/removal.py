@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from spurproc.core.cgroup.events import CgroupEvents, open_events
 from spurproc.core.cgroup.folder import child_names, folder_inode, open_child
+from spurproc.core.cgroup_walk import Levels
 from spurproc.errors import AlreadyGone, Busy, from_errno
 
 __all__ = ["remove_cgroup"]
@@ -48,30 +49,23 @@ def _await_empty(folder_fd: int, deadline: float) -> None:
 
 
 def _remove_below(folder_fd: int) -> None:
-    """One try at everything below, deepest first; what is busy stays for the next round. Holds one fd a level."""
-    levels = [(folder_fd, child_names(folder_fd))]
+    """One try at everything below, deepest first; what is busy stays for the next round."""
+    levels = Levels(folder_fd, child_names(folder_fd))
     try:
-        while levels:
-            above_fd, names = levels[-1]
-            if names and (child_fd := open_child(above_fd, names[-1])) is not None:
-                levels.append((child_fd, child_names(child_fd)))
+        while True:
+            here_fd, names = levels.here
+            if names and (child_fd := open_child(here_fd, names[-1])) is not None:
+                levels.down(child_fd, child_names(child_fd))
             elif names:
                 names.pop()
-            else:
-                _remove_level(levels)
+            elif not levels.up():
+                return
+            else:  # by its name in the one above, now that it has no children
+                above_fd, names = levels.here
+                with suppress(OSError):
+                    os.rmdir(names.pop(), dir_fd=above_fd)
     finally:
-        for fd, _ in levels[1:]:
-            os.close(fd)
-
-
-def _remove_level(levels: list[tuple[int, list[str]]]) -> None:
-    """Close the deepest level, now without children, and remove it from the one above by its name there."""
-    done_fd, _ = levels.pop()
-    if levels:
-        os.close(done_fd)
-        above_fd, names = levels[-1]
-        with suppress(OSError):
-            os.rmdir(names.pop(), dir_fd=above_fd)
+        levels.close()
 
 
 def _remove_named(folder_fd: int, name: str, inode: int) -> int:

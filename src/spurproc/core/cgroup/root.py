@@ -70,8 +70,8 @@ def find_cgroup_root() -> CgroupRoot | None:
 
 
 def _chosen_root(chosen: str) -> CgroupRoot:
-    if not chosen.startswith("/"):
-        raise InvalidArgument(f"cannot use {ROOT_VARIABLE}={chosen!r}: not an absolute path")
+    if not chosen.startswith("/") or ".." in chosen.split("/"):
+        raise InvalidArgument(f"cannot use {ROOT_VARIABLE}={chosen!r}: not an absolute path without '..'")
     path = os.path.normpath(chosen)
     # Judged before anything is made: a folder made on another file system would only look like a cgroup.
     os.close(open_folder(path if os.path.isdir(path) else os.path.dirname(path)))

@@ -11,15 +11,17 @@ from typing import Any
 
 from spurproc.core._native import check, ffi, lib
 from spurproc.core.cgroup.events import CgroupEvents, open_events
-from spurproc.core.cgroup.folder import folder_inode, kernel_path, walk, write_text
+from spurproc.core.cgroup.folder import folder_inode, kernel_path, write_text
 from spurproc.core.cgroup.pids import PidList
 from spurproc.core.cgroup.signal_report import Refusal, RefusalReason
-from spurproc.core.process.identity import reader
+from spurproc.core.cgroup_walk import walk
+from spurproc.core.process.identity import procfs_is_ours
 from spurproc.errors import InvalidArgument, SystemCallError, Unsupported
 
 __all__ = ["MAX_PASSES", "CgroupSweep", "SeenTable", "Swept", "check_signal"]
 
 MAX_PASSES = 64
+QUIET_PASSES = 3
 DYING_S = 1.0
 _REASONS = {
     lib.SPUR_REFUSAL_NOT_PERMITTED: RefusalReason.NOT_PERMITTED,
@@ -97,7 +99,7 @@ class CgroupSweep:
         self._seen = seen
         self._pids = PidList()
         self._path: Any = None
-        self._proc_is_ours = bool(reader().procfs_is_ours)
+        self._proc_is_ours = procfs_is_ours()
         if not self._proc_is_ours and seen.facilities & _WITHOUT_PROC != _WITHOUT_PROC:
             raise Unsupported("cannot signal a cgroup's members: /proc shows another pid namespace, and the kernel needs it here")
         self._refusals: Any = ffi.new("spur_refusal_t[]", 1)
@@ -111,9 +113,13 @@ class CgroupSweep:
             },
         )
         self._unreadable = 0
+        self._cgroups = 0
 
     def run(self) -> Swept:
         """Pass until a pass finds nobody new, at most MAX_PASSES times.
+
+        A member that moves from a cgroup not yet read to one that was is missed by that pass: where there are several, it takes
+        QUIET_PASSES in a row to believe that there is nobody new.
 
         SIGKILL also writes cgroup.kill (5.14): after the first pass, which counts, and before the next, which reaches what it
         misses, a process whose main thread has exited. Blocks no longer than that takes; where cgroup.kill had to reach those
@@ -121,10 +127,12 @@ class CgroupSweep:
         """
         new = self._pass()
         passes = 1
+        quiet = 0 if new else 1
         first_refused = int(self._native.refused)
         killed = self._native.signal == _signal.SIGKILL and self._kill()
-        while (new or (killed and passes == 1)) and passes < MAX_PASSES:
+        while (quiet < self._quiet_needed() or (killed and passes == 1)) and passes < MAX_PASSES:
             new = self._pass()
+            quiet = 0 if new else quiet + 1
             passes += 1
         if killed and self._native.refused:
             self._await_dying()
@@ -134,9 +142,12 @@ class CgroupSweep:
             signalled=int(self._native.signalled) + reached,
             refused=self._refusals_taken(),
             passes=passes,
-            complete=not new and not self._unreadable,
+            complete=quiet >= self._quiet_needed() and not self._unreadable,
             unreadable=self._unreadable,
         )
+
+    def _quiet_needed(self) -> int:
+        return QUIET_PASSES if self._cgroups > 1 else 1
 
     def _pass(self) -> bool:
         """Signal everybody listed who has not been; whether somebody new was found, or somebody moved while we looked."""
@@ -146,15 +157,34 @@ class CgroupSweep:
             self._path = ffi.new("char[]", os.fsencode(kernel_path(self._folder_fd) or ""))
             self._native.tree_path = self._path if self._path[0] != b"\0" else ffi.NULL
             self._walk()
-        return int(self._native.signalled) > before or self._native.moved > 0
+        return int(self._native.signalled) > before or self._native.moved > 0 or self._overlooked()
+
+    def _overlooked(self) -> bool:
+        """Whether somebody lives there although nobody was seen, in this pass or before."""
+        native = self._native
+        if self._cgroups == 1 or native.signalled or native.known or native.refused or self._unreadable:
+            return False
+        try:
+            events = CgroupEvents(open_events(self._folder_fd))
+        except SystemCallError:
+            return False
+        try:
+            return not events.is_empty()
+        finally:
+            events.close()
 
     def _walk(self) -> None:
         self._native.refused = self._native.moved = self._native.pathless = 0
+        self._cgroups = 0
+        shut: list[int] = []  # sub-cgroups that we may not enter
         try:
-            for folder_fd in walk(self._folder_fd):
+            for folder_fd in walk(self._folder_fd, shut):
+                self._cgroups += 1
                 self._signal_listed(folder_fd)
-        except SystemCallError as error:  # a sub-cgroup that we may not enter
+        except SystemCallError as error:  # no descriptors left, say: told, and never taken for the end of the list
             self._unreadable = error.errno or errno.EIO
+        if shut:
+            self._unreadable = shut[0]
 
     def _signal_listed(self, folder_fd: int) -> None:
         self._native.threads = 0
