@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Callable
 
 import pytest
 
 from spurproc.core.cgroup.signal_report import RefusalReason, Route
-from spurproc.core.process.identity import ProcessIdentity
+from spurproc.core.process.identity import ProcessIdentity, forget_reader
 from spurproc.core.process.pidfd import Pidfd
+from spurproc.core.tree.liveness import tree_liveness
 from spurproc.core.tree.members import Containment, ProcessTree, members
 from spurproc.core.tree.process_walk import GroupOf
 from spurproc.core.tree.signalling import signal_tree
@@ -158,6 +160,26 @@ def test_descendants_of_a_subreaper(payload: Start) -> None:
     assert (report.route, report.signalled, report.complete) == (Route.DESCENDANTS, 2, True)
     assert keeper.wait_ready() == b"e", "the subreaper did not see its last descendant end"
     assert released(brother) == 0
+
+
+@pytest.mark.needs_root
+@pytest.mark.parametrize("hidepid", [1, 2, 4])
+@pytest.mark.own_pid_namespace(mount=True)
+def test_hidden_descendants_are_not_none(payload: Start, hidepid: int) -> None:
+    """As another user behind hidepid: nobody is seen below the subreaper, and that proves nothing."""
+    subprocess.run(["mount", "-t", "proc", "-o", f"hidepid={hidepid}", "proc", "/proc"], check=True)
+    forget_reader()
+    keeper = payload("subreaper")
+    keeper.wait_ready(3)
+    tree = ProcessTree(subreaper=ProcessIdentity.of(keeper.pid))
+
+    def ask() -> list[object]:
+        ended = terminate_tree(tree, KillPlan(steps=((signal.SIGTERM, 0.0),)))
+        return [tree_liveness(tree).liveness.value, ended.empty, signal_tree(tree, signal.SIGTERM).complete]
+
+    assert len(members(tree)) == 2
+    assert in_fork(ask, uid=NOBODY) == ["unknown", False, False]
+    assert tree_liveness(tree).liveness.value == "alive"
 
 
 def test_descendants_of_a_dead_subreaper_are_nobodys(payload: Start) -> None:

@@ -7,24 +7,32 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from spurproc.core.cgroup.cgroup import Cgroup
 from spurproc.core.exit_info import ExitKind
 from spurproc.core.facilities import MASK_VARIABLE, Facilities
 from spurproc.core.observation import Liveness
 from spurproc.core.process.identity import ProcessIdentity, forget_reader
 from spurproc.core.process.pidfd import Pidfd
-from spurproc.core.tree.liveness import liveness_many
+from spurproc.core.tree.liveness import liveness_many, tree_liveness
+from spurproc.core.tree.members import ProcessTree
+from spurproc.core.tree.signalling import signal_tree
+from spurproc.core.tree.termination import KillPlan, terminate_tree
 from spurproc.core.vantage import Vantage
 from spurproc.errors import AlreadyGone, IdentityUnreadable, NotPermitted, Unsupported
+from tests.payload import Payload
 from tests.relatives import NOBODY, Blocked, in_fork, reborn
 from tests.rungs import RUNGS, without
 
 ALIVE, GONE, UNKNOWN = Liveness.ALIVE, Liveness.GONE, Liveness.UNKNOWN
 _TIMEOUT_S = 30
 _CLONE_NEWPID = 0x20000000
+_CLONE_NEWNS = 0x20000
+_MS_REC, _MS_PRIVATE, _MNT_DETACH = 0x4000, 0x40000, 2
 
 _OBSERVE = """
 import sys
@@ -138,6 +146,46 @@ def test_ticks_of_another_time_namespace_prove_nothing() -> None:
         assert _elsewhere(where, _OBSERVE, text).split()[0] == "alive"
     there = ProcessIdentity.from_text(_elsewhere(where, _OF_SELF))
     assert there.time_namespace != Vantage.read().time_namespace
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_cgroup_v2
+@pytest.mark.parametrize("how", ["unmounted", "another namespace's"])
+def test_without_a_proc_that_shows_us_nothing_is_gone(cgroup_root: Path, payload: Callable[..., Payload], how: str) -> None:
+    """In a mount namespace without /proc, or with a container's: what is held still answers, and no identity is told."""
+    leader = payload("hold", cgroup=cgroup_root)
+    leader.wait_ready()
+    identity = ProcessIdentity.of(leader.pid)
+
+    def ask() -> list[object]:
+        _take_proc_away(how)
+        forget_reader()
+        with Cgroup.open(cgroup_root) as cgroup, Pidfd.open(leader.pid) as pidfd:
+            told = [found.value for found in liveness_many([identity, pidfd, cgroup])]
+            tree = ProcessTree(leader=identity, leader_pidfd=pidfd, cgroup=cgroup)
+            alone = terminate_tree(ProcessTree(leader=identity), KillPlan(steps=((signal.SIGKILL, None),)))
+            found: list[object] = [*told, identity.liveness().value, tree_liveness(tree).liveness.value, alone.proof.name]
+            if Facilities.current().pidfd_info and Facilities.current().pidfs_inode:
+                found += [signal_tree(tree, 0).signalled, terminate_tree(tree).empty]
+            return found
+
+    found = in_fork(ask)
+    assert found[:6] == ["unknown", "alive", "alive", "unknown", "alive", "NONE_FOUND"]
+    assert found[6:] in ([], [1, True])
+
+
+def _take_proc_away(how: str) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.unshare(_CLONE_NEWNS) == 0
+    assert libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None) == 0
+    if how == "unmounted":
+        assert libc.umount2(b"/proc", _MNT_DETACH) == 0
+        return
+    assert libc.unshare(_CLONE_NEWPID) == 0  # of our children
+    if (child := os.fork()) == 0:
+        os._exit(libc.mount(b"proc", b"/proc", b"proc", 0, None) != 0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert not os.path.exists("/proc/self")
 
 
 @pytest.mark.parametrize("hidepid", [1, 2, 4])

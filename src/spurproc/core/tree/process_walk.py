@@ -19,7 +19,7 @@ from spurproc.core.cgroup.mountinfo import read_mountinfo
 from spurproc.core.cgroup.sweep import SeenTable
 from spurproc.core.facilities import Facilities
 from spurproc.core.observation import Liveness
-from spurproc.core.process.identity import ProcessIdentity, reader
+from spurproc.core.process.identity import ProcessIdentity, procfs_is_ours
 from spurproc.core.process.pidfd import Pidfd
 from spurproc.errors import SpurprocError
 
@@ -37,6 +37,7 @@ __all__ = [
 
 
 _PROCESS_GROUP = 4  # PIDFD_SIGNAL_PROCESS_GROUP
+_CAP_SYS_PTRACE = 19  # capabilities(7)
 
 
 class ProcessRow(NamedTuple):
@@ -53,7 +54,7 @@ class ProcessRow(NamedTuple):
 
 def read_process(pid: int) -> ProcessRow | None:
     """The process of that number, None when there is none to be seen, or /proc names those of another pid namespace."""
-    if not reader().procfs_is_ours:
+    if not procfs_is_ours():
         return None
     stat: Any = ffi.new("spur_procstat_t *")
     if lib.spur_procstat_read(pid, stat) < 0:
@@ -71,19 +72,30 @@ def read_process(pid: int) -> ProcessRow | None:
 
 def read_processes() -> dict[int, ProcessRow]:
     """All that can be seen, by pid; about 5 us a process."""
+    if not procfs_is_ours():
+        return {}
     rows = (read_process(int(name)) for name in os.listdir("/proc") if name.isdigit())
     return {row.pid: row for row in rows if row is not None}
 
 
 def proc_shows_all() -> bool:
     """Whether /proc names our own pid namespace's processes and hides none (hidepid, proc(5))."""
-    if not reader().procfs_is_ours:
+    if not procfs_is_ours():
         return False
     mounts = [mount for mount in read_mountinfo() if mount.point == "/proc"]
     hides = bool(mounts) and any(
         option.startswith("hidepid=") and option not in ("hidepid=0", "hidepid=off") for option in mounts[-1].super_options
     )
-    return not hides or os.geteuid() == 0
+    return not hides or _sees_hidden()
+
+
+def _sees_hidden() -> bool:
+    """CAP_SYS_PTRACE over all user namespaces: hidepid asks for ptrace rights, which root in a namespace of its own lacks."""
+    with open("/proc/self/status", "rb") as file:
+        effective = next(int(line.split()[1], 16) for line in file if line.startswith(b"CapEff:"))
+    with open("/proc/self/uid_map", "rb") as file:
+        whole = file.read().split() == [b"0", b"0", b"4294967295"]
+    return whole and bool(effective >> _CAP_SYS_PTRACE & 1)
 
 
 class Rule(Protocol):

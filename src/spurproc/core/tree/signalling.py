@@ -87,7 +87,8 @@ def _sweep_walked(rule: Rule, signal: int, seen: SeenTable) -> Swept:
         signalled += new
         if not new or passes == MAX_PASSES:
             refused = tuple(outcome for outcome in outcomes if isinstance(outcome, Refusal))
-            return Swept(signalled=signalled, refused=refused, passes=passes, complete=not new, unreadable=0)
+            complete = not new and proc_shows_all()
+            return Swept(signalled=signalled, refused=refused, passes=passes, complete=complete, unreadable=0)
 
 
 def _signal_row(row: ProcessRow, signal: int, seen: SeenTable) -> bool | Refusal:

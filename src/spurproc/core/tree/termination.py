@@ -18,7 +18,7 @@ from spurproc.core.facilities import Facilities
 from spurproc.core.observation import Liveness
 from spurproc.core.process.pidfd import Pidfd
 from spurproc.core.tree.members import Containment, ProcessTree, members
-from spurproc.core.tree.process_walk import Descent, ProcessRow
+from spurproc.core.tree.process_walk import Descent, ProcessRow, proc_shows_all
 from spurproc.core.tree.signalling import signal_tree
 from spurproc.errors import InvalidArgument, SpurprocError
 
@@ -34,7 +34,7 @@ class Proof(enum.Enum):
     CGROUP_EMPTY = "cgroup empty"
     """"populated 0", or removed, and the leader is gone."""
     NO_DESCENDANTS = "no descendants"
-    """The subreaper lives, and two walks in a row found nothing below it."""
+    """The subreaper lives, and two walks in a row found nothing below it in a /proc that hides nobody."""
     NONE_FOUND = "none found"
     """Nobody was found, but members could hide: a setsid(2) leaves a process group unseen. Not a proof."""
     NOT_EMPTY = "not empty"
@@ -156,7 +156,8 @@ def _prove_descent(tree: ProcessTree, descent: Descent, cgroup: Liveness | None)
         return Proof.NOT_EMPTY
     if cgroup is Liveness.GONE and tree.joined and tree.leader_liveness() is Liveness.GONE:
         return Proof.CGROUP_EMPTY
-    return Proof.NO_DESCENDANTS if cgroup is None and descent.root_lives() else Proof.NONE_FOUND
+    seen = descent.root_lives() and proc_shows_all()
+    return Proof.NO_DESCENDANTS if cgroup is None and seen else Proof.NONE_FOUND
 
 
 def _await_change(tree: ProcessTree, deadline: float | None) -> None:
