@@ -66,16 +66,30 @@ def test_leaks():
     assert "zombie child, never reaped" in output
 
 
-def test_orphan_is_a_leak(run_planted: Plant) -> None:
-    """A grandchild in a session of its own, without a parent, is found, named and ended."""
-    output = run_planted("""
+def test_orphan_is_a_leak(run_planted: Plant, payload_program: Callable[[str], Path]) -> None:
+    """A grandchild in a session of its own, without a parent, is found, named and ended.
+
+    It says itself when it stands there: the command line of one that a shell leaves behind is empty while its exec goes on.
+    """
+    program = payload_program("double_fork_setsid")
+    output = run_planted(f"""
 def test_leaks():
-    subprocess.run(["setsid", "sh", "-c", "sleep 1000 >/dev/null 2>&1 &"], check=True)
+    ready, say = os.pipe()
+    life, hold = os.pipe()
+    env = dict(os.environ, PAYLOAD_READY_FD=str(say), PAYLOAD_HOLD_FD=str(life))
+    # The orphan keeps the pipe's other end itself: nothing lets it go.
+    process = subprocess.Popen(["{program}"], env=env, pass_fds=(say, life, hold))
+    for descriptor in (say, life, hold):
+        os.close(descriptor)
+    assert sorted(os.read(ready, 1) + os.read(ready, 1)) == sorted(b"lg")
+    os.close(ready)
+    process.kill()
+    process.wait()
 def test_next():
     pass
 """)
     assert "orphan process" in output
-    assert "sleep 1000" in output
+    assert program.name in output
     assert "2 passed, 1 error" in output
 
 
