@@ -6,6 +6,7 @@
 #include <string.h>
 
 enum { FIELD_PPID = 4, FIELD_PGRP = 5, FIELD_SESSION = 6, FIELD_THREADS = 20, FIELD_START = 22, FIELD_EXIT_CODE = 52 };
+enum { MOST_LOOKS = 8 };
 enum { STAT_BYTES = 2048 }; /* 52 numbers of at most 20 digits and a name of at most 64 bytes */
 
 /* One decimal field at *cursor, closed by a space or a newline; moves the cursor behind that. */
@@ -75,9 +76,30 @@ int spur_procstat_parse(const char *text, size_t length, spur_procstat_t *ret_st
     return error;
 }
 
-int spur_procstat_read_at(int folder_fd, spur_procstat_t *ret_stat)
+static int text_read(int fd, spur_procstat_t *ret_stat)
 {
     char text[STAT_BYTES];
+    ssize_t length = read(fd, text, sizeof text); /* the kernel gives the whole line at once */
+    return length < 0 ? -errno : spur_procstat_parse(text, (size_t)length, ret_stat);
+}
+
+/* A task let go of while the line was written has no threads to count: a reaped process, or the former leader of one whose other
+ * thread has just called execve(2), which lives on under the number. The same open file says which. */
+static int fd_read(int fd, spur_procstat_t *ret_stat)
+{
+    spur_procstat_t stat = {0};
+    int error = text_read(fd, &stat);
+    for (int look = 1; error == 0 && stat.threads == 0 && look < MOST_LOOKS; look++)
+        error = lseek(fd, 0, SEEK_SET) < 0 ? -errno : text_read(fd, &stat);
+    if (error == 0 && stat.threads == 0)
+        error = -EAGAIN;
+    if (error == 0)
+        *ret_stat = stat;
+    return error;
+}
+
+int spur_procstat_read_at(int folder_fd, spur_procstat_t *ret_stat)
+{
     int fd = openat(folder_fd, "stat", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0 && errno == ENOENT) {
         /* Hidden by hidepid, or reaped between two checks of the kernel; a second look tells: what is reaped is ESRCH. */
@@ -87,25 +109,23 @@ int spur_procstat_read_at(int folder_fd, spur_procstat_t *ret_stat)
     }
     if (fd < 0)
         return errno == EPERM ? -EACCES : -errno;
-    ssize_t length = read(fd, text, sizeof text); /* the kernel gives the whole line at once */
-    int error = length < 0 ? -errno : 0;
+    int error = fd_read(fd, ret_stat);
     close(fd);
-    return error ? error : spur_procstat_parse(text, (size_t)length, ret_stat);
+    return error;
 }
 
 int spur_procstat_read(int pid, spur_procstat_t *ret_stat)
 {
-    char path[SPUR_PATH_BYTES], text[STAT_BYTES];
+    char path[SPUR_PATH_BYTES];
     if (pid <= 0)
         return -EINVAL;
     spur_path_write(path, "/proc/", pid, "/stat");
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
         return -errno;
-    ssize_t length = read(fd, text, sizeof text);
-    int error = length < 0 ? -errno : 0;
+    int error = fd_read(fd, ret_stat);
     close(fd);
-    return error ? error : spur_procstat_parse(text, (size_t)length, ret_stat);
+    return error;
 }
 
 int spur_procstat_folder_open(int pid, int *ret_fd)
@@ -124,5 +144,5 @@ int spur_procstat_folder_open(int pid, int *ret_fd)
 int spur_procstat_ended(const spur_procstat_t *stat)
 {
     /* The leader may have exited while other threads run; the process has ended when it is the only one left. */
-    return (stat->state == 'Z' || stat->state == 'X' || stat->state == 'x') && stat->threads <= 1;
+    return (stat->state == 'Z' || stat->state == 'X' || stat->state == 'x') && stat->threads == 1;
 }

@@ -58,8 +58,10 @@ static void numbers_that_do_not_fit(void)
 static void ended_needs_an_empty_group(void)
 {
     spur_procstat_t zombie = {.state = 'Z', .threads = 1}, leader = {.state = 'Z', .threads = 2}, sleeper = {.state = 'S', .threads = 1};
+    spur_procstat_t let_go = {.state = 'Z', .threads = 0}; /* the former leader of a process that called execve from another thread */
     assert(spur_procstat_ended(&zombie) == 1);
     assert(spur_procstat_ended(&leader) == 0);
+    assert(spur_procstat_ended(&let_go) == 0);
     assert(spur_procstat_ended(&sleeper) == 0);
 }
 
