@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spurproc.core.tree.process_walk import ProcessRow, descendants, unique
+from spurproc.core import process_walk
+from spurproc.core.tree.process_walk import Descent, ProcessRow, descendants, unique
 
 
 def _row(pid: int, parent_pid: int, start_ticks: int = 100) -> ProcessRow:
@@ -26,6 +30,17 @@ def test_child_older_than_its_parent_is_a_strangers() -> None:
     """Its parent ended during the walk, and a descendant of ours got the number."""
     rows = [_row(10, 1, 100), _row(11, 10, 500), _row(12, 11, 300)]
     assert _below(rows, 10) == {11}
+
+
+def test_child_of_who_has_got_a_number_of_ours_is_a_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """11 was read as ours, ended, and its number went to a stranger, whose child 12 was read last: newer than both."""
+    rows = [_row(10, 1, 100), _row(11, 10, 200), _row(12, 11, 400), _row(13, 10, 200), _row(14, 13, 300)]
+    after = {row.pid: row for row in (*rows, _row(11, 1, 300))}
+    monkeypatch.setattr(process_walk, "read_processes", lambda: {row.pid: row for row in rows})
+    monkeypatch.setattr(process_walk, "read_process", after.get)
+    monkeypatch.setattr(Descent, "root_lives", lambda _: True)
+    root = SimpleNamespace(pid=10)
+    assert [row.pid for row in Descent(root).find()] == [13, 14]  # type: ignore[arg-type]  # only its number is asked for
 
 
 @given(st.dictionaries(st.integers(2, 30), st.tuples(st.integers(0, 30), st.integers(0, 3)), min_size=1))

@@ -133,7 +133,7 @@ def _observe_uncontained(tree: ProcessTree) -> Observation:
 
 
 def _observe_descent(pid: int, descent: Descent) -> Observation:
-    left = len(descent.find())
+    left = len(descent.find() or descent.find())  # one walk can miss who is handed to another parent meanwhile
     if left:
         return Observation(liveness=Liveness.ALIVE, evidence="descendants", detail=f"{left} descendants of process {pid} live")
     if not proc_shows_all():

@@ -120,7 +120,18 @@ class Descent:
         rows = read_processes()
         if not self.root_lives() or self._subreaper.pid not in rows:
             return []
-        return [row for row in descendants(rows, rows[self._subreaper.pid]) if not row.ended]
+        found = list(descendants(rows, rows[self._subreaper.pid]))
+        handed_on = self._handed_on(found)
+        if handed_on:
+            found = list(descendants({pid: row for pid, row in rows.items() if pid not in handed_on}, rows[self._subreaper.pid]))
+        return [row for row in found if not row.ended]
+
+    def _handed_on(self, found: list[ProcessRow]) -> set[int]:
+        """The parents in a walk whose number is another's after it: what was read as their child may be that stranger's."""
+        known = {row.pid: row for row in found}
+        parents = {row.parent_pid for row in found} & known.keys()
+        now = ((pid, read_process(pid)) for pid in parents)
+        return {pid for pid, row in now if row is not None and row.start_ticks != known[pid].start_ticks}
 
 
 def descendants(rows: dict[int, ProcessRow], root: ProcessRow) -> Iterator[ProcessRow]:
