@@ -16,6 +16,7 @@ import pytest
 from spurproc.core.exit_info import ExitInfo, ExitKind, ExitSource
 from spurproc.core.facilities import Facilities
 from spurproc.core.process.pidfd import Pidfd
+from spurproc.errors import InvalidArgument
 from tests.payload import Payload
 from tests.relatives import NOBODY, Blocked, Foster, in_fork
 from tests.rungs import RUNGS, without
@@ -85,6 +86,21 @@ def test_cancelling_leaks_nothing(rung: Facilities) -> None:
 
     with Blocked(2) as child, Pidfd.open(child.pid) as pidfd:
         assert asyncio.run(main()).code == 2
+
+
+def test_closed_in_the_middle_of_a_wait(rung: Facilities) -> None:
+    """An epoll forgets a closed descriptor without a word; the waiter is told when the process ends, at the latest."""
+
+    async def main() -> None:
+        task = asyncio.create_task(pidfd.wait_async())
+        await _started(task)
+        pidfd.close()
+        child.release()
+        async with asyncio.timeout(10):
+            await task
+
+    with Blocked(2) as child, Pidfd.open(child.pid) as pidfd, pytest.raises(InvalidArgument, match="it is closed"):
+        asyncio.run(main())
 
 
 def test_ended_before_the_wait(rung: Facilities) -> None:

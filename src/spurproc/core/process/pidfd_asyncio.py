@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import select
 from collections.abc import Callable
 from types import TracebackType
@@ -22,12 +23,17 @@ class Waiter:
     """
 
     def __init__(self, fd: int, look: Callable[[int], bool] | None) -> None:
-        """`fd` is borrowed. `look(events)` replaces polling where the descriptor cannot be polled."""
-        self._fd = fd
+        """`fd` is borrowed. `look(events)` replaces polling where the descriptor cannot be polled.
+
+        A copy of `fd` is watched: the kernel drops a closed descriptor from an epoll without a word, and who waits for it would
+        wait for ever.
+        """
         self._look = look
         self._epoll = select.epoll()
+        self._fd = -1
         if look is None:
-            self._epoll.register(fd, 0)
+            self._fd = os.dup(fd)
+            self._epoll.register(self._fd, 0)
 
     async def until(self, events: int, timeout_s: float | None) -> bool:
         """Until the descriptor shows `events` (0: POLLHUP), or for `timeout_s`; True if it came."""
@@ -58,6 +64,9 @@ class Waiter:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._epoll.close()
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
 
 
 def _settle(came: asyncio.Future[bool], value: bool) -> None:
