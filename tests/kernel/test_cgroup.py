@@ -305,6 +305,18 @@ def test_thread_of_the_caller_inside_is_the_caller(cgroup_root: Path) -> None:
     assert in_fork(ask) == ["True", "refused", "refused", "False"]
 
 
+def test_without_a_descriptor_left_that_is_said(cgroup: Cgroup) -> None:
+    """And not that the caller lives in it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        for act in (cgroup.kill, cgroup.freeze, cgroup.holds_caller):
+            with pytest.raises(SystemCallError, match="Too many open files"):
+                act()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 @pytest.mark.needs_root
 def test_caller_is_found_from_inside_its_cgroup_namespace(cgroup_root: Path) -> None:
     """What lies above the namespace's root has many spellings ("/../..") and none that /proc/self/cgroup begins with."""

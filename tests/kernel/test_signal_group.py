@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 from collections.abc import Callable
@@ -14,10 +15,10 @@ from spurproc.core.process.identity import ProcessIdentity, forget_reader
 from spurproc.core.process.pidfd import Pidfd
 from spurproc.core.tree.liveness import tree_liveness
 from spurproc.core.tree.members import Containment, ProcessTree, members
-from spurproc.core.tree.process_walk import GroupOf
+from spurproc.core.tree.process_walk import GroupOf, read_process
 from spurproc.core.tree.signalling import signal_tree
 from spurproc.core.tree.termination import KillPlan, Proof, terminate_tree
-from spurproc.errors import SignalRefused
+from spurproc.errors import SignalRefused, SystemCallError
 from tests.payload import Payload
 from tests.relatives import NOBODY, Blocked, in_fork, reborn
 from tests.rungs import without
@@ -180,6 +181,24 @@ def test_hidden_descendants_are_not_none(payload: Start, hidepid: int) -> None:
     assert len(members(tree)) == 2
     assert in_fork(ask, uid=NOBODY) == ["unknown", False, False]
     assert tree_liveness(tree).liveness.value == "alive"
+
+
+def test_walk_without_a_descriptor_left_proves_nothing(payload: Start) -> None:
+    """Whoever cannot be read for want of descriptors is not nobody: another thread may take the last one for a moment."""
+    keeper = payload("subreaper")
+    keeper.wait_ready(3)
+    tree = ProcessTree(subreaper=ProcessIdentity.of(keeper.pid))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        with pytest.raises(SystemCallError, match="Too many open files"):
+            read_process(keeper.pid)
+        with pytest.raises(SystemCallError, match="Too many open files"):
+            terminate_tree(tree)
+        assert tree_liveness(tree).liveness.value == "unknown"
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert len(members(tree)) == 2
 
 
 def test_descendants_of_a_dead_subreaper_are_nobodys(payload: Start) -> None:

@@ -6,10 +6,13 @@ from this cgroup namespace. `Mount.root` is the bridge between them, for bind mo
 
 from __future__ import annotations
 
+import errno
 import os
 import posixpath
 import re
 from dataclasses import dataclass
+
+from spurproc.errors import from_errno
 
 __all__ = ["Mount", "cgroup2_mounts", "parse_mountinfo", "read_mountinfo"]
 
@@ -74,9 +77,12 @@ def parse_mountinfo(text: bytes) -> tuple[Mount, ...]:
 
 
 def read_mountinfo() -> tuple[Mount, ...]:
-    """The mounts of this process's mount namespace. Raises OSError where `/proc` is not mounted."""
-    with open("/proc/self/mountinfo", "rb") as file:
-        return parse_mountinfo(file.read())
+    """The mounts of this process's mount namespace. Raises SystemCallError where `/proc` is not mounted."""
+    try:
+        with open("/proc/self/mountinfo", "rb") as file:
+            return parse_mountinfo(file.read())
+    except OSError as error:
+        raise from_errno(error.errno or errno.EIO, "read", "/proc/self/mountinfo") from None
 
 
 def cgroup2_mounts(mounts: tuple[Mount, ...]) -> tuple[Mount, ...]:

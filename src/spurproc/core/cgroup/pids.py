@@ -12,7 +12,7 @@ from spurproc.core.cgroup.folder import folder_inode, kernel_path, read_text
 from spurproc.core.cgroup_walk import walk
 from spurproc.core.facilities import Facilities
 from spurproc.core.process.identity import procfs_is_ours
-from spurproc.errors import AlreadyGone, SystemCallError, from_errno
+from spurproc.errors import AlreadyGone, NotPermitted, from_errno
 
 __all__ = ["PidList", "caller_inside", "member_pids"]
 
@@ -78,7 +78,7 @@ def member_pids(folder_fd: int) -> frozenset[int]:
 def caller_inside(folder_fd: int) -> bool:
     """Whether this process, or a thread of it, lives in the cgroup or below it.
 
-    What cannot be told counts as yes: it is asked before a kill.
+    What may not be looked at counts as yes: it is asked before a kill. Raises SystemCallError for want of descriptors.
     """
     return _main_thread_inside(folder_fd) or _thread_inside(folder_fd)
 
@@ -86,14 +86,14 @@ def caller_inside(folder_fd: int) -> bool:
 def _main_thread_inside(folder_fd: int) -> bool:
     own_id = _own_cgroup_id()
     if own_id:
-        with suppress(SystemCallError):  # a sub-cgroup that we may not enter: the names decide
+        with suppress(NotPermitted):  # a sub-cgroup that we may not enter: the names decide
             return any(folder_inode(fd, "a cgroup") == own_id for fd in walk(folder_fd))
     own_path, path = _own_path(), kernel_path(folder_fd)
     if own_path is not None and path is not None and not path.startswith("/.."):
         return own_path == path or own_path.startswith(path.rstrip("/") + "/")
     try:  # above our cgroup namespace, where one cgroup has many spellings
         return os.getpid() in member_pids(folder_fd)
-    except SystemCallError:
+    except NotPermitted:
         return True
 
 
@@ -107,7 +107,7 @@ def _thread_inside(folder_fd: int) -> bool:
         return not own or any(not own.isdisjoint(_listed_threads(pids, fd)) for fd in walk(folder_fd))
     except AlreadyGone:
         return False
-    except OSError:
+    except NotPermitted:
         return True
 
 

@@ -12,7 +12,7 @@ from spurproc.core.process.identity import reader
 from spurproc.core.process.pidfd import SUBJECT
 from spurproc.core.tree.members import ProcessTree
 from spurproc.core.tree.process_walk import Descent, GroupOf, proc_shows_all
-from spurproc.errors import IdentityUnreadable
+from spurproc.errors import IdentityUnreadable, SystemCallError
 
 __all__ = ["Subject", "liveness_many", "tree_liveness"]
 
@@ -83,6 +83,13 @@ def tree_liveness(tree: ProcessTree) -> Observation:
     cgroup cannot tell, or nobody is known to have joined it, the leader's identity decides. Without a cgroup, a gone leader
     leaves what can be found of its group and of a subreaper's descendants: weak containment says GONE only of what it can see.
     """
+    try:
+        return _observe_tree(tree)
+    except SystemCallError as error:  # no descriptors left, say: a look that was not finished
+        return Observation(liveness=Liveness.UNKNOWN, evidence="error", detail=str(error))
+
+
+def _observe_tree(tree: ProcessTree) -> Observation:
     if tree.cgroup is None:
         return _observe_uncontained(tree)
     cgroup = tree.cgroup.observe()

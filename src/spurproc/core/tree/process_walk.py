@@ -6,6 +6,7 @@ anything is done to it, and "none found" is a proof only for the descendants of 
 
 from __future__ import annotations
 
+import errno
 import os
 import signal as _signal
 from collections import defaultdict
@@ -21,7 +22,7 @@ from spurproc.core.facilities import Facilities
 from spurproc.core.observation import Liveness
 from spurproc.core.process.identity import ProcessIdentity, procfs_is_ours
 from spurproc.core.process.pidfd import Pidfd
-from spurproc.errors import SpurprocError
+from spurproc.errors import SpurprocError, from_errno
 
 __all__ = [
     "Descent",
@@ -38,6 +39,7 @@ __all__ = [
 
 _PROCESS_GROUP = 4  # PIDFD_SIGNAL_PROCESS_GROUP
 _CAP_SYS_PTRACE = 19  # capabilities(7)
+_STARVED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 class ProcessRow(NamedTuple):
@@ -53,11 +55,17 @@ class ProcessRow(NamedTuple):
 
 
 def read_process(pid: int) -> ProcessRow | None:
-    """The process of that number, None when there is none to be seen, or /proc names those of another pid namespace."""
+    """The process of that number, None when there is none to be seen, or /proc names those of another pid namespace.
+
+    Raises SystemCallError for want of descriptors or memory, which is not that there is none.
+    """
     if not procfs_is_ours():
         return None
     stat: Any = ffi.new("spur_procstat_t *")
-    if lib.spur_procstat_read(pid, stat) < 0:
+    error = lib.spur_procstat_read(pid, stat)
+    if -error in _STARVED:
+        raise from_errno(-error, "read", f"the state of process {pid}")
+    if error < 0:
         return None
     return ProcessRow(
         pid=stat.pid,
@@ -71,10 +79,14 @@ def read_process(pid: int) -> ProcessRow | None:
 
 
 def read_processes() -> dict[int, ProcessRow]:
-    """All that can be seen, by pid; about 5 us a process."""
+    """All that can be seen, by pid; about 5 us a process. Raises SystemCallError when the walk cannot be finished."""
     if not procfs_is_ours():
         return {}
-    rows = (read_process(int(name)) for name in os.listdir("/proc") if name.isdigit())
+    try:
+        names = os.listdir("/proc")
+    except OSError as error:
+        raise from_errno(error.errno or errno.EIO, "list", "/proc") from None
+    rows = (read_process(int(name)) for name in names if name.isdigit())
     return {row.pid: row for row in rows if row is not None}
 
 
