@@ -16,8 +16,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from spurproc.core import cgroup_events
 from spurproc.core._native import lib
+from spurproc.core.cgroup import events as cgroup_events
 from spurproc.core.cgroup.cgroup import Cgroup
 from spurproc.core.cgroup.events import CgroupEvents, open_events
 from spurproc.core.cgroup.root import find_cgroup_root

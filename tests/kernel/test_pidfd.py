@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from spurproc.core import pidfd as pidfd_module
 from spurproc.core.facilities import Facilities
 from spurproc.core.observation import Liveness
+from spurproc.core.process import pidfd as pidfd_module
 from spurproc.core.process.pidfd import Pidfd
 from spurproc.errors import AlreadyGone, InvalidArgument, NotPermitted, SignalRefused, Unsupported
 from tests.payload import Payload

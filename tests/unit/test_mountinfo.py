@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spurproc.core.cgroup.mountinfo import Mount, cgroup2_mounts, parse_mountinfo, read_mountinfo
+from spurproc.core.mountinfo import Mount, cgroup2_mounts, parse_mountinfo, read_mountinfo
 
 HYBRID = b"""31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
 40 31 0:37 / /sys/fs/cgroup/systemd rw,relatime shared:9 - cgroup cgroup rw,name=systemd

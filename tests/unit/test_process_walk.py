@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spurproc.core import process_walk
+from spurproc.core.tree import process_walk
 from spurproc.core.tree.process_walk import Descent, ProcessRow, descendants, unique
 
 

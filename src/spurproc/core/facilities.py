@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass, fields
 
 from spurproc.core._native import check, ffi, lib
-from spurproc.core.cgroup.mountinfo import cgroup2_mounts, read_mountinfo
+from spurproc.core.mountinfo import cgroup2_mounts, read_mountinfo
 from spurproc.errors import InvalidArgument
 
 __all__ = ["MASK_VARIABLE", "Facilities"]

@@ -18,7 +18,7 @@ from spurproc.core.cgroup.record import CgroupRecord
 from spurproc.core.cgroup.removal import remove_cgroup
 from spurproc.core.cgroup.signal_report import Route, SignalReport
 from spurproc.core.cgroup.sweep import CgroupSweep, SeenTable
-from spurproc.core.cgroup_walk import walk
+from spurproc.core.cgroup.walk import walk
 from spurproc.core.deadline import checked_seconds, deadline_after
 from spurproc.core.facilities import Facilities
 from spurproc.core.observation import Liveness, Observation

@@ -10,7 +10,7 @@ import errno
 import os
 
 from spurproc.core._native import check, ffi, lib
-from spurproc.core.cgroup.mountinfo import read_mountinfo
+from spurproc.core.mountinfo import read_mountinfo
 from spurproc.errors import NotCgroup2, from_errno
 
 __all__ = [

@@ -9,7 +9,7 @@ from typing import Any
 
 from spurproc.core._native import check, ffi, lib
 from spurproc.core.cgroup.folder import folder_inode, kernel_path, read_text
-from spurproc.core.cgroup_walk import walk
+from spurproc.core.cgroup.walk import walk
 from spurproc.core.facilities import Facilities
 from spurproc.core.process.identity import procfs_is_ours
 from spurproc.errors import AlreadyGone, NotPermitted, from_errno

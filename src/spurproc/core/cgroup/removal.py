@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from spurproc.core.cgroup.events import CgroupEvents, open_events
 from spurproc.core.cgroup.folder import child_names, folder_inode, open_child
-from spurproc.core.cgroup_walk import Levels
+from spurproc.core.cgroup.walk import Levels
 from spurproc.errors import AlreadyGone, Busy, from_errno
 
 __all__ = ["remove_cgroup"]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from spurproc.core.cgroup.folder import open_folder
-from spurproc.core.cgroup.mountinfo import Mount, cgroup2_mounts, read_mountinfo
+from spurproc.core.mountinfo import Mount, cgroup2_mounts, read_mountinfo
 from spurproc.errors import InvalidArgument, SpurprocError, from_errno
 
 __all__ = ["ROOT_VARIABLE", "CgroupRoot", "find_cgroup_root"]

@@ -14,7 +14,7 @@ from spurproc.core.cgroup.events import CgroupEvents, open_events
 from spurproc.core.cgroup.folder import folder_inode, kernel_path, write_text
 from spurproc.core.cgroup.pids import PidList
 from spurproc.core.cgroup.signal_report import Refusal, RefusalReason
-from spurproc.core.cgroup_walk import walk
+from spurproc.core.cgroup.walk import walk
 from spurproc.core.process.identity import procfs_is_ours
 from spurproc.errors import InvalidArgument, SystemCallError, Unsupported
 

@@ -16,9 +16,9 @@ from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
 
 from spurproc.core._native import ffi, lib
-from spurproc.core.cgroup.mountinfo import read_mountinfo
 from spurproc.core.cgroup.sweep import SeenTable
 from spurproc.core.facilities import Facilities
+from spurproc.core.mountinfo import read_mountinfo
 from spurproc.core.observation import Liveness
 from spurproc.core.process.identity import ProcessIdentity, procfs_is_ours
 from spurproc.core.process.pidfd import Pidfd
