@@ -187,7 +187,7 @@ def test_close_in_the_middle_of_a_look_is_seen() -> None:
 def test_signal_handler_may_enter_again() -> None:
     """A handler runs between any two lines, also those of a wait: it may use the same pidfd."""
     with Blocked() as process, Pidfd.open(process.pid) as pidfd, pidfd_module._lock:
-        pidfd.send_signal(signal.SIGKILL)
+        signal.pidfd_send_signal(process.pidfd, signal.SIGKILL)
         os.waitid(os.P_PIDFD, process.pidfd, os.WEXITED | os.WNOWAIT)
         assert pidfd.exit_info().signal == signal.SIGKILL
 

@@ -25,6 +25,7 @@ from tests.rungs import without
 from tests.trees import released, tree_of
 
 Start = Callable[..., Payload]
+pytestmark = pytest.mark.needs_facility("pidfd_send_signal")
 
 
 def _members_of_session(leader: Payload) -> set[int]:

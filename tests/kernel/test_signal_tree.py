@@ -28,6 +28,7 @@ from tests.trees import inside, listed, move, released, tree_of
 Start = Callable[..., Payload]
 MASKS = ["", "pidfd_info", "pidfs_inode", "pidfs_inode,pidfd_info", "cgroup_kill", "pidfd_process_group", "pidfd_open"]
 needs_cgroup = pytest.mark.needs_cgroup_v2
+pytestmark = pytest.mark.needs_facility("pidfd_send_signal")
 
 
 @pytest.fixture

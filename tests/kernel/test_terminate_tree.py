@@ -24,6 +24,7 @@ from tests.trees import inside, listed, move, tree_of
 
 Start = Callable[..., Payload]
 needs_cgroup = pytest.mark.needs_cgroup_v2
+pytestmark = pytest.mark.needs_facility("pidfd_send_signal")
 TERM_ONLY = KillPlan(steps=((signal.SIGTERM, 0.05),))
 TERM_KILL = KillPlan(steps=((signal.SIGTERM, 0.05), (signal.SIGKILL, None)))
 MASKS = ["", "cgroup_kill", "pidfd_info", "pidfs_inode", "pidfd_open"]

@@ -111,9 +111,10 @@ def kernel_path(folder_fd: int) -> str | None:
     """
     try:
         path = os.readlink(f"/proc/self/fd/{folder_fd}")
-        with open(f"/proc/self/fdinfo/{folder_fd}", encoding="ascii") as file:
-            fields = dict(line.split(":", 1) for line in file if ":" in line)
-        mount_id = int(fields["mnt_id"])
+        # As bytes: a codec is imported at its first use, which may not be possible any more, or not as this user.
+        with open(f"/proc/self/fdinfo/{folder_fd}", "rb") as file:
+            fields = dict(line.split(b":", 1) for line in file if b":" in line)
+        mount_id = int(fields[b"mnt_id"])
         mount = next(mount for mount in read_mountinfo() if mount.mount_id == mount_id)
     except (OSError, KeyError, ValueError, StopIteration):
         return None

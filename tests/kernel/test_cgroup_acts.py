@@ -1,0 +1,319 @@
+"""Acts on all of one cgroup, on the real file system: freeze, signal, kill and remove, and whom they never hit."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from spurproc.core.cgroup.cgroup import Cgroup
+from spurproc.core.cgroup.signal_report import Route
+from spurproc.core.observation import Liveness
+from spurproc.errors import Busy, SignalRefused, SystemCallError
+from tests.payload import Payload
+from tests.relatives import NOBODY, in_fork
+from tests.rungs import without
+from tests.trees import inside, move
+
+pytestmark = pytest.mark.needs_cgroup_v2
+Start = Callable[..., Payload]
+_CLONE_NEWCGROUP = 0x02000000
+
+
+@pytest.fixture
+def cgroup(cgroup_root: Path) -> Iterator[Cgroup]:
+    """The test's own cgroup, held."""
+    with Cgroup.open(cgroup_root) as held:
+        yield held
+
+
+def test_freeze_stops_and_thaw_undoes_it_below_too(cgroup: Cgroup, cgroup_root: Path, payload: Start) -> None:
+    below = inside(cgroup_root, "sub")
+    payload("hold", cgroup=below).wait_ready()
+    cgroup.freeze()
+    (below / "cgroup.freeze").write_text("1")
+    assert "frozen 1" in (below / "cgroup.events").read_text()
+    cgroup.thaw()
+    assert cgroup.events().wait(lambda: "frozen 0" in (below / "cgroup.events").read_text(), None)
+
+
+def test_kill_reaches_an_escaped_session(cgroup: Cgroup, cgroup_root: Path, payload: Start) -> None:
+    """A grandchild that called setsid and lost its parent is a member all the same."""
+    payload("double_fork_setsid", cgroup=cgroup_root).wait_ready(2)
+    report = cgroup.kill()
+    cgroup.wait_empty(timeout_s=5)
+    assert (report.signalled, report.complete, report.route) == (2, True, Route.CGROUP)
+
+
+@pytest.mark.needs_facility("pidfd_send_signal")
+def test_kill_reaches_whose_main_thread_has_exited(cgroup: Cgroup, cgroup_root: Path, payload: Start) -> None:
+    """cgroup.kill misses it; the sweep by pidfd does not."""
+    leader = payload("main_thread_exits", cgroup=cgroup_root)
+    leader.wait_ready()
+    (cgroup_root / "cgroup.kill").write_text("1")
+    assert cgroup.liveness() is Liveness.ALIVE
+    cgroup.kill()
+    leader.wait_exit()
+    assert leader.reap() == -9
+
+
+def test_cgroup_that_holds_the_caller_is_refused(cgroup_root: Path) -> None:
+    """For signal, kill and freeze, and also from a sub-cgroup."""
+    below = inside(cgroup_root, "sub")
+
+    def ask() -> list[str]:
+        move(os.getpid(), below)
+        refused = []
+        with Cgroup.open(cgroup_root) as cgroup:
+            for act in (lambda: cgroup.signal(15), cgroup.kill, cgroup.freeze):
+                try:
+                    act()
+                except SignalRefused as error:
+                    refused.append(str(error).split()[1])
+            return [*refused, str(cgroup.holds_caller())]
+
+    assert in_fork(ask) == ["signal", "signal", "freeze", "True"]
+    assert "frozen 0" in (cgroup_root / "cgroup.events").read_text()
+
+
+def test_thread_of_the_caller_inside_is_the_caller(cgroup_root: Path) -> None:
+    """The main thread stands outside of the threaded cgroup, another one in it: frozen, it would never come back."""
+    domain, below = inside(cgroup_root, "domain"), inside(cgroup_root / "domain", "threaded")
+    (below / "cgroup.type").write_text("threaded")
+
+    def ask() -> list[str]:
+        move(os.getpid(), domain)
+        entered, leave = threading.Event(), threading.Event()
+
+        def stand_there() -> None:
+            (below / "cgroup.threads").write_text(str(threading.get_native_id()))
+            entered.set()
+            leave.wait()
+
+        thread = threading.Thread(target=stand_there)
+        thread.start()
+        entered.wait()
+        with Cgroup.open(below) as cgroup:
+            found = [str(cgroup.holds_caller())]
+            for act in (cgroup.freeze, cgroup.kill):
+                try:
+                    act()
+                except SignalRefused:
+                    found.append("refused")
+            leave.set()
+            thread.join()
+            return [*found, str(cgroup.holds_caller())]
+
+    assert in_fork(ask) == ["True", "refused", "refused", "False"]
+
+
+def test_without_a_second_descriptor_that_is_said(cgroup: Cgroup) -> None:
+    """And not that the caller lives in it."""
+    inside(Path(cgroup.path), "below")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    os.close(lowest := os.dup(cgroup.fileno()))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + 1, hard))
+    try:
+        for act in (cgroup.kill, cgroup.freeze, cgroup.holds_caller):
+            with pytest.raises(SystemCallError, match="Too many open files"):
+                act()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.needs_root
+def test_caller_is_found_from_inside_its_cgroup_namespace(cgroup_root: Path) -> None:
+    """What lies above the namespace's root has many spellings ("/../..") and none that /proc/self/cgroup begins with."""
+    below = inside(inside(cgroup_root, "a"), "b")
+    inside(cgroup_root, "apart")
+
+    def ask() -> list[bool]:
+        move(os.getpid(), below)
+        assert ctypes.CDLL(None).unshare(_CLONE_NEWCGROUP) == 0
+        with without("pidfd_info"):
+            return [Cgroup.open(cgroup_root / name).holds_caller() for name in ("", "a", "a/b", "apart")]
+
+    assert in_fork(ask) == [True, True, True, False]
+
+
+@pytest.mark.needs_facility("pidfd_send_signal")
+@pytest.mark.needs_root
+def test_shut_sub_cgroup_keeps_nobody_else_from_the_signal(cgroup_root: Path, payload: Start) -> None:
+    """A job that shuts one of its cgroups: the rest is reached, and the report does not claim all."""
+    leaders = {name: payload("hold", cgroup=inside(cgroup_root, name)) for name in ("a", "shut", "z")}
+    for leader in leaders.values():
+        leader.wait_ready()
+    (cgroup_root / "shut").chmod(0)
+
+    def ask() -> list[object]:
+        with Cgroup.open(cgroup_root) as cgroup:
+            report = cgroup.signal(0)
+            return [sorted(refusal.pid for refusal in report.refused), report.complete]
+
+    assert in_fork(ask, uid=NOBODY) == [sorted(leaders[name].pid for name in ("a", "z")), False]
+
+
+@pytest.mark.needs_facility("pidfd_send_signal")
+@pytest.mark.needs_root
+def test_member_that_moves_to_and_fro_is_not_overlooked(cgroup_root: Path, payload: Start) -> None:
+    """It can be in the other cgroup whenever one is read: then nobody was seen, which is not that there is nobody."""
+    doors = [inside(cgroup_root, name) / "cgroup.procs" for name in ("a", "b")]
+    leader = payload("mover", str(doors[0]), str(doors[1]), cgroup=cgroup_root / "a")
+    leader.wait_ready()
+    with Cgroup.open(cgroup_root) as cgroup:
+        reports = [cgroup.signal(0) for _ in range(400)]
+    assert [report for report in reports if report.complete and not report.signalled] == []
+    assert max(report.signalled for report in reports) == 1
+
+
+def test_remove_takes_what_is_below_deepest_first(cgroup_root: Path) -> None:
+    with Cgroup.create(cgroup_root / "x") as cgroup:
+        (cgroup_root / "x" / "a" / "b" / "c").mkdir(parents=True)
+        (cgroup_root / "x" / "d").mkdir()
+        cgroup.remove()
+        assert not (cgroup_root / "x").exists()
+        cgroup.remove()
+
+
+@pytest.mark.needs_facility("pidfd_send_signal")
+@pytest.mark.needs_root
+def test_depth_is_the_jobs_to_choose(cgroup_root: Path, payload: Start) -> None:
+    """Deeper than Python recurses and than descriptors go: found, signalled and removed all the same."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 40, hard))
+    try:
+        with Cgroup.create(cgroup_root / "x") as cgroup:
+            below = Path(cgroup.path)
+            for _ in range(1100):
+                below = inside(below, "d")
+            leader = payload("hold", cgroup=below)
+            leader.wait_ready()
+            assert cgroup.pids() == {leader.pid}
+            assert cgroup.signal(15).signalled == 1
+            assert leader.reap() == -15
+            cgroup.remove(timeout_s=10)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert not (cgroup_root / "x").exists()
+
+
+def test_remove_right_after_a_kill(cgroup_root: Path, payload: Start) -> None:
+    """The kernel says EBUSY until the members are gone, and for a moment more."""
+    with Cgroup.create(cgroup_root / "x") as cgroup:
+        payload("many", "50", cgroup=cgroup_root / "x").wait_ready()
+        cgroup.kill()
+        cgroup.remove()
+    assert not (cgroup_root / "x").exists()
+
+
+def test_remove_gives_up_on_a_populated_one(cgroup: Cgroup, cgroup_root: Path, payload: Start) -> None:
+    payload("hold", cgroup=cgroup_root).wait_ready()
+    with pytest.raises(Busy):
+        cgroup.remove(timeout_s=0.02)
+    assert cgroup.liveness() is Liveness.ALIVE
+
+
+_OUTSIDER = """
+import json, sys
+from spurproc.core.cgroup.cgroup import Cgroup
+with Cgroup.open(sys.argv[1]) as cgroup:
+    asked = cgroup.signal(15)
+    seen = [[refusal.pid, refusal.reason.name] for refusal in asked.refused]
+    killed = cgroup.kill()
+    print(json.dumps([asked.signalled, seen, sorted(cgroup.pids()), killed.signalled, len(killed.refused)]))
+"""
+
+
+@pytest.mark.needs_facility("pidfd_send_signal")
+@pytest.mark.needs_root
+@pytest.mark.needs_facility("cgroup_kill")
+def test_member_outside_the_pid_namespace_is_reported_and_only_cgroup_kill_reaches_it(cgroup_root: Path, payload: Start) -> None:
+    """It is listed as 0, and kill(0) would hit the caller's own group."""
+    leader = payload("hold", cgroup=cgroup_root)
+    leader.wait_ready()
+    command = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", sys.executable, "-c", _OUTSIDER, str(cgroup_root)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+    assert done.stdout.strip() == '[0, [[0, "FOREIGN"]], [], 1, 0]'
+    assert leader.reap() == -9
+
+
+_FOREIGN_PROC = """
+import json, os, sys
+from spurproc.core.cgroup.cgroup import Cgroup
+from spurproc.errors import Unsupported
+from spurproc.core.tree.members import ProcessTree, members
+ready, door = os.pipe()
+if (child := os.fork()) == 0:
+    open(sys.argv[1] + "/cgroup.procs", "w").write("0")
+    os.write(door, b"r")
+    while True:
+        os.read(ready, 0) or __import__("signal").pause()
+os.read(ready, 1)
+with Cgroup.open(sys.argv[1]) as cgroup:
+    seen = [row.pid for row in members(ProcessTree(cgroup=cgroup))]
+    try:
+        report = cgroup.signal(15)
+        print(json.dumps([child, seen, report.signalled, os.WTERMSIG(os.waitpid(child, 0)[1])]))
+    except Unsupported:
+        print("Unsupported")
+        (lambda file: (file.write("1"), file.close()))(open(sys.argv[1] + "/cgroup.kill", "w"))
+        os.waitpid(child, 0)
+"""
+
+
+@pytest.mark.needs_facility("pidfd_send_signal")
+@pytest.mark.needs_root
+@pytest.mark.needs_facility("pidfd_info")
+@pytest.mark.needs_facility("pidfs_inode")
+@pytest.mark.parametrize("mask", ["", "pidfd_info", "pidfs_inode", "pidfd_open"])
+def test_proc_of_another_pid_namespace_is_never_believed(cgroup_root: Path, mask: str) -> None:
+    """There the member's number names a stranger. Without /proc only the strongest rung is left."""
+    command = ["unshare", "--pid", "--fork", "--kill-child", sys.executable, "-c", _FOREIGN_PROC, str(cgroup_root)]
+    environment = {**os.environ, "SPURPROC_MASK": mask}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30, env=environment)
+    assert done.stdout.strip() == ("Unsupported" if mask else "[2, [], 1, 15]"), done.stderr
+
+
+@pytest.mark.needs_facility("pidfd_send_signal")
+def test_threaded_cgroup_is_signalled_through_its_threads(cgroup_root: Path, payload: Start) -> None:
+    """cgroup.procs and cgroup.kill are EOPNOTSUPP there."""
+    leader = payload("threads", cgroup=cgroup_root)
+    leader.wait_ready()
+    below = inside(cgroup_root, "threaded")
+    (below / "cgroup.type").write_text("threaded")
+    thread = next(tid for tid in os.listdir(f"/proc/{leader.pid}/task") if int(tid) != leader.pid)
+    (below / "cgroup.threads").write_text(thread)
+    with pytest.raises(OSError, match="not supported"):
+        (below / "cgroup.procs").read_text()
+    with Cgroup.open(below) as cgroup:
+        assert cgroup.pids() == {leader.pid}
+        assert cgroup.signal(0).signalled == 1
+        assert cgroup.kill().signalled == 1
+        cgroup.wait_empty(timeout_s=5)
+    assert leader.reap() == -9
+
+
+@pytest.mark.needs_facility("pidfd_send_signal")
+def test_threaded_child_does_not_hide_its_process(cgroup: Cgroup, cgroup_root: Path, payload: Start) -> None:
+    """The main thread stands in the threaded child, so the ids differ: listed twice, signalled once."""
+    leader = payload("threads", cgroup=cgroup_root)
+    leader.wait_ready()
+    below = inside(cgroup_root, "threaded")
+    (below / "cgroup.type").write_text("threaded")
+    (below / "cgroup.threads").write_text(str(leader.pid))
+    report = cgroup.signal(15)
+    assert (report.signalled, report.refused, report.complete) == (1, (), True)
+    assert leader.reap() == -15
+
+
+def test_record_names_it_and_nothing_else(cgroup: Cgroup, cgroup_root: Path) -> None:
+    record = cgroup.record()
+    assert (record.path, record.inode) == (str(cgroup_root), cgroup.inode)
+    assert record.above_inode == cgroup_root.parent.stat().st_ino
