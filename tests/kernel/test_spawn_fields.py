@@ -21,6 +21,7 @@ from spurproc.core.process.identity import reader
 from spurproc.core.spawn.spawn import SpawnPlan, SpawnStage, begin, spawn
 from spurproc.core.spawn.starting import read_progress
 from spurproc.errors import SpawnError
+from tests import capabilities
 from tests.spawning import DETACH, ROUTES, in_child, output_of, read_to_end, status_fields, wait_end
 
 _PR_GET_DUMPABLE = 3
@@ -68,6 +69,38 @@ def test_privileges_end_with_the_user() -> None:
     """No capability survives the change of uid."""
     status = status_of(user="nobody")
     assert {status[name] for name in ("CapInh", "CapPrm", "CapEff", "CapAmb")} == {"0" * 16}
+
+
+@pytest.mark.needs_root
+def test_privileges_of_a_launcher_that_is_a_user_end_with_the_user() -> None:
+    """A service with ambient CAP_SETUID: the kernel drops nothing between two uids that are not 0."""
+
+    def body() -> None:
+        reader()
+        capabilities.become_user_with(54321, capabilities.SETUID, capabilities.SETGID)
+        for user in (54322, 54321):
+            status = status_of(user=user, groups=[])
+            assert status["Uid"].split() == [str(user)] * 4
+            assert {status[name] for name in capabilities.SETS} == {"0" * 16}
+
+    in_child(body)
+
+
+@pytest.mark.needs_root
+def test_unprivileged_caller_may_name_itself() -> None:
+    """The user database counts the primary group among the supplementary ones, a container does not: no difference to anybody."""
+    entry = pwd.getpwnam("nobody")
+    for groups in ([], [entry.pw_gid], [entry.pw_gid, entry.pw_gid]):
+
+        def body(groups: list[int] = groups) -> None:
+            reader()
+            os.setgroups(groups)
+            os.setresgid(entry.pw_gid, entry.pw_gid, entry.pw_gid)
+            os.setresuid(entry.pw_uid, entry.pw_uid, entry.pw_uid)
+            assert status_of(user="nobody")["Uid"].split() == [str(entry.pw_uid)] * 4
+            assert refused(user="nobody", groups=[5]).stage == "GROUPS"
+
+        in_child(body)
 
 
 @pytest.mark.needs_root

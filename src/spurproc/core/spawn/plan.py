@@ -43,7 +43,7 @@ class SpawnPlan:
     """A path is created with 0666 less the umask and appended to, never truncated; so stdout and stderr may share one."""
     stderr: Stdio = None
     user: str | int | None = None
-    """Brings its own group and supplementary groups where those are not given."""
+    """Brings its own group and supplementary groups where those are not given. Any but root has no capability of the launcher."""
     group: str | int | None = None
     groups: Sequence[str | int] | None = None
     umask: int | None = None
