@@ -2,6 +2,7 @@
  * makes system calls and nothing else: no allocation, no locks, no look-ups. csrc/child.symbols lists all it may link to. */
 #include "child.h"
 
+#include <sys/socket.h>
 #include <time.h>
 
 enum { TICK_NS = 10000000, SIGNAL_LAST = 64, SIGNAL_KILL = 9, SIGNAL_STOP = 19, SIGNAL_SET_BYTES = 8, FD_FIRST = 3 };
@@ -138,10 +139,43 @@ static int step_fail(struct spur_report *report, int error)
     return SPUR_CODE_NO_EXEC;
 }
 
+static int descriptor_send(int carrier, int fd)
+{
+    union {
+        struct cmsghdr head;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {.head = {.cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS}};
+    char byte = 0;
+    struct iovec data = {&byte, 1};
+    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    *(int *)(void *)CMSG_DATA(&control.head) = fd;
+    return syscall(SYS_sendmsg, carrier, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+/* The program's end of its channel is made here, in a table of descriptors that nobody else sees, and ours is sent to the caller
+ * through the carrier that stands in its place. Made by the caller, it would be copied into whatever another thread forks just
+ * then (multiprocessing), and EOF would not come before that ended. */
+static int channel_make(int carrier)
+{
+    int ends[2];
+    if (carrier < FD_FIRST)
+        return 0;
+    if (syscall(SYS_socketpair, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
+        return -errno;
+    int error = descriptor_send(carrier, ends[0]);
+    if (error == 0 && syscall(SYS_dup3, ends[1], carrier, 0) < 0)
+        error = -errno;
+    syscall(SYS_close, ends[0]);
+    syscall(SYS_close, ends[1]);
+    return error;
+}
+
 static int descriptors_wire(const struct spur_child *child)
 {
     int error = spur_child_stdio(child->stdio);
-    return error ? error : spur_child_descriptors(child->facilities, child->keep, child->keep_count);
+    if (error == 0)
+        error = spur_child_descriptors(child->facilities, child->keep, child->keep_count);
+    return error ? error : channel_make(child->channel_fd);
 }
 
 /* The program resets the mask itself: until then nothing that is sent to it can be lost or kill it half way. */
@@ -215,7 +249,7 @@ int spur_child_intermediate(void *argument)
         return step_fail(report, (int)pid);
     }
     report->pid = (int32_t)pid;
-    if (!(intermediate->facilities & SPUR_FACILITY_CLONE3) || (report->error == 0 && report->stage >= SPUR_STAGE_PROGRAM))
+    if (report->error == 0 && report->stage >= SPUR_STAGE_PROGRAM)
         return 0;
     if (syscall(SYS_wait4, pid, &status, SPUR_WALL, NULL) == pid) {
         report->wait_status = status;

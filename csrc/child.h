@@ -53,6 +53,7 @@ struct spur_report {
 struct spur_child {
     const struct spur_view *view; /* NULL: exec the program */
     int32_t program_fd;
+    int32_t channel_fd; /* becomes the program's end of its channel, >= 3; -1: it has none */
     char *const *program_argv;
     const int32_t *stdio;
     const int32_t *keep;

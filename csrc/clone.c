@@ -71,11 +71,12 @@ static long clone_shared(const struct spur_clone *how)
     return spur_clone3_call(&args, sizeof args, how->run, how->argument);
 }
 
-/* The older call, in copied memory: the child goes on below this frame in its own copy and ends here. It takes the place of
- * the pidfd from the argument that else is the parent's tid. */
+/* The older call, in copied memory: the child goes on below this frame in its own copy and ends here. The caller sleeps until its
+ * exec or end here too: EOF on a pipe would come late where another thread forks meanwhile. It takes the place of the pidfd from
+ * the argument that else is the parent's tid. */
 static long clone_copied(const struct spur_clone *how)
 {
-    unsigned long flags = (unsigned long)how->exit_signal | (how->share_descriptors ? (unsigned long)CLONE_FILES : 0UL) |
+    unsigned long flags = (unsigned long)how->exit_signal | (unsigned long)CLONE_VFORK | (how->share_descriptors ? (unsigned long)CLONE_FILES : 0UL) |
                           (how->ret_pidfd ? (unsigned long)SPUR_CLONE_PIDFD : 0UL);
     long pid = syscall(SYS_clone, flags, NULL, how->ret_pidfd, NULL, NULL);
     if (pid == 0) {

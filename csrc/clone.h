@@ -17,8 +17,8 @@ struct spur_clone {
     int share_descriptors;       /* CLONE_FILES */
 };
 
-/* With SPUR_FACILITY_CLONE3: in shared memory (CLONE_VM | CLONE_VFORK), the caller sleeps until the child execs or ends, so that a
- * parent of 4 GiB is as fast as a small one. Without it: a plain fork, and no cgroup. Returns the pid or -errno. All signals
+/* The caller sleeps until the child execs or ends (CLONE_VFORK). With SPUR_FACILITY_CLONE3 the child is in shared memory (CLONE_VM),
+ * so that a parent of 4 GiB is as fast as a small one. Without it: in a copy, as after a fork, and in no cgroup. Returns the pid or -errno. All signals
  * are blocked by the caller. clone(2); Linux 5.3, CLONE_INTO_CGROUP 5.7. */
 long spur_clone(const struct spur_clone *how, uint32_t facilities);
 

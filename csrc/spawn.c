@@ -5,9 +5,10 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
-enum { PAGE_BYTES = 65536, STACK_BYTES = 65536 }; /* multiples of every page size of arm64 */
+enum { PAGE_BYTES = 65536, STACK_BYTES = 65536, KILL_WAIT_MS = 1000 }; /* bytes: multiples of every page size of arm64 */
 
 /* [guard][stack of the child][guard][stack of the intermediate][report] */
 struct arena {
@@ -35,42 +36,15 @@ static int arena_map(int shared, struct arena *ret_arena)
     return 0;
 }
 
-/* A pipe end that 0-2 cannot take: where the caller runs with them closed, a new descriptor would land there. */
-static int raised(int fd)
-{
-    if (fd > 2)
-        return fd;
-    int higher = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-    int error = -errno;
-    close(fd);
-    return higher < 0 ? error : higher;
-}
-
-static int pipe_open(int ends[2])
-{
-    if (pipe2(ends, O_CLOEXEC) < 0)
-        return -errno;
-    ends[0] = raised(ends[0]);
-    ends[1] = raised(ends[1]);
-    if (ends[0] >= 0 && ends[1] >= 0)
-        return 0;
-    int error = ends[0] < 0 ? ends[0] : ends[1];
-    if (ends[0] >= 0)
-        close(ends[0]);
-    if (ends[1] >= 0)
-        close(ends[1]);
-    return error;
-}
-
 /* P_PIDFD, so that a pid that was reaped elsewhere and given away again is never waited for. */
-static void child_reap(struct spur_report *report)
+static void child_reap(struct spur_report *report, int options)
 {
     siginfo_t info = {0};
     int result;
     do {
-        result = (int)syscall(SYS_waitid, SPUR_P_PIDFD, report->pidfd, &info, WEXITED | SPUR_WALL, NULL);
+        result = (int)syscall(SYS_waitid, SPUR_P_PIDFD, report->pidfd, &info, WEXITED | SPUR_WALL | options, NULL);
     } while (result < 0 && errno == EINTR);
-    if (result < 0)
+    if (result < 0 || info.si_pid == 0)
         return;
     report->wait_status = info.si_code == CLD_EXITED ? info.si_status << 8 : info.si_status | (info.si_code == CLD_DUMPED ? 0x80 : 0);
     report->ended = 1;
@@ -80,20 +54,6 @@ static void intermediate_reap(long pid)
 {
     while (syscall(SYS_wait4, pid, NULL, SPUR_WALL, NULL) < 0 && errno == EINTR)
         continue;
-}
-
-/* EOF: the forked child exec'd or ended. */
-static void eof_wait(int fd, int timeout_ms, struct spur_report *report)
-{
-    struct pollfd entry = {.fd = fd, .events = POLLIN};
-    int ready;
-    do {
-        ready = poll(&entry, 1, timeout_ms);
-    } while (ready < 0 && errno == EINTR);
-    if (ready == 0 && report->pidfd >= 0) {
-        syscall(SPUR_SYS_PIDFD_SEND_SIGNAL, report->pidfd, SIGKILL, NULL, 0);
-        report->error = ETIMEDOUT;
-    }
 }
 
 /* One clone, or the two of a detached child. All signals are blocked across it: no handler of the caller may run in the child, where
@@ -137,53 +97,80 @@ static uint64_t stat_ticks(const struct spur_report *report)
 }
 
 /* Where 0-2 are closed the kernel puts it there. With no higher number left it stays. */
-static int pidfd_raised(int pidfd)
+static int raised(int fd)
 {
-    int higher = pidfd > 2 ? pidfd : fcntl(pidfd, F_DUPFD_CLOEXEC, 3);
-    if (higher >= 0 && higher != pidfd)
-        close(pidfd);
-    return higher < 0 ? pidfd : higher;
+    int higher = fd > 2 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    if (higher >= 0 && higher != fd)
+        close(fd);
+    return higher < 0 ? fd : higher;
+}
+
+/* What the child sent before its exec, so it is there already. -EMFILE: there was no room for it. */
+static int channel_receive(int carrier)
+{
+    union {
+        struct cmsghdr head;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    char byte;
+    struct iovec data = {&byte, 1};
+    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    if (recvmsg(carrier, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 0)
+        return -errno;
+    if (message.msg_controllen < CMSG_LEN(sizeof(int)) || control.head.cmsg_type != SCM_RIGHTS)
+        return -EMFILE;
+    return raised(*(int *)(void *)CMSG_DATA(&control.head));
+}
+
+void spur_spawn_undo(spur_spawned_t *spawned)
+{
+    struct spur_report report = {.pidfd = spawned->pidfd};
+    struct pollfd ended = {.fd = spawned->pidfd, .events = POLLIN};
+    if (!spawned->started)
+        return;
+    spawned->started = 0;
+    syscall(SPUR_SYS_PIDFD_SEND_SIGNAL, spawned->pidfd, SIGKILL, NULL, 0);
+    poll(&ended, 1, KILL_WAIT_MS);
+    child_reap(&report, WNOHANG);
+    close(spawned->pidfd);
+    if (spawned->channel >= 0)
+        close(spawned->channel);
+}
+
+static int channel_take(const spur_spawn_t *how, struct spur_report *report)
+{
+    int channel = how->channel_fd < 0 || report->pid <= 0 ? -1 : channel_receive(how->carrier_fd);
+    if (how->channel_fd < 0 || channel >= 0 || report->error != 0 || report->stage != SPUR_STAGE_PROGRAM)
+        return channel < 0 ? -1 : channel;
+    report->error = -channel;
+    syscall(SPUR_SYS_PIDFD_SEND_SIGNAL, report->pidfd, SIGKILL, NULL, 0);
+    return -1;
 }
 
 static void result_take(const spur_spawn_t *how, struct spur_report *report, spur_spawned_t *ret_spawned)
 {
     int reached = how->plan != NULL ? SPUR_STAGE_EXEC : SPUR_STAGE_PROGRAM;
+    int channel = channel_take(how, report);
     int started = report->pid > 0 && report->error == 0 && report->stage == reached;
     if (!started && report->pidfd >= 0) {
         if (!how->detach)
-            child_reap(report);
+            child_reap(report, 0);
         close(report->pidfd);
     }
+    if (!started && channel >= 0)
+        close(channel);
     if (started)
-        report->pidfd = pidfd_raised(report->pidfd);
+        report->pidfd = raised(report->pidfd);
     *ret_spawned = (spur_spawned_t){started,
                                     started ? report->pid : -1,
                                     started ? report->pidfd : -1,
+                                    started ? channel : -1,
                                     report->stage,
                                     report->error,
                                     report->ended,
                                     report->wait_status,
                                     report->clock_ticks,
                                     stat_ticks(report)};
-}
-
-static int arena_spawn(const spur_spawn_t *how, struct arena *arena, struct spur_child *child, spur_spawned_t *ret_spawned)
-{
-    int ends[2] = {-1, -1}, shared = (how->facilities & SPUR_FACILITY_CLONE3) != 0;
-    int error = shared ? 0 : pipe_open(ends);
-    if (error)
-        return error;
-    long result = clone_all(how, arena, child);
-    if (!shared) {
-        close(ends[1]);
-        if (result == 0 && arena->report->pid > 0)
-            eof_wait(ends[0], how->timeout_ms, arena->report);
-        close(ends[0]);
-    }
-    if (result < 0)
-        return (int)result;
-    result_take(how, arena->report, ret_spawned);
-    return 0;
 }
 
 int spur_spawn(const spur_spawn_t *how, spur_spawned_t *ret_spawned)
@@ -201,6 +188,7 @@ int spur_spawn(const spur_spawn_t *how, spur_spawned_t *ret_spawned)
         return error;
     struct spur_child child = {.view = how->plan ? &view : NULL,
                                .program_fd = how->program_fd,
+                               .channel_fd = how->channel_fd,
                                .program_argv = program_argv,
                                .stdio = how->stdio_fd,
                                .keep = how->keep,
@@ -208,7 +196,9 @@ int spur_spawn(const spur_spawn_t *how, spur_spawned_t *ret_spawned)
                                .facilities = how->facilities,
                                .read_stat = how->read_stat,
                                .report = arena.report};
-    error = arena_spawn(how, &arena, &child, ret_spawned);
+    error = (int)clone_all(how, &arena, &child);
+    if (error == 0)
+        result_take(how, arena.report, ret_spawned);
     munmap(arena.base, arena.bytes);
     return error;
 }

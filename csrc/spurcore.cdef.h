@@ -255,12 +255,13 @@ typedef struct {
     uint64_t plan_bytes;
     int32_t program_fd;  /* the static program */
     int32_t plan_fd;     /* its plan */
+    int32_t channel_fd;  /* becomes the program's end of its channel, in the child; -1: it has none */
+    int32_t carrier_fd;  /* the peer of channel_fd, over which the child sends the caller's end */
     int32_t cgroup_fd;   /* born in it; -1: in the caller's */
     uint32_t facilities;
     int32_t stdio_fd[3]; /* each >= 3 */
     int32_t detach;      /* the child belongs to init or the nearest subreaper, not to the caller */
     int32_t read_stat;   /* let the child read its start ticks in any case */
-    int32_t timeout_ms;  /* for a child in copied memory; in shared memory nobody can wait with a deadline */
     int32_t *keep;       /* descriptors that stay open under their number */
     uint64_t keep_count;
 } spur_spawn_t;
@@ -269,6 +270,7 @@ typedef struct {
     int32_t started;
     int32_t pid;   /* -1 where not started: then nothing is left, no process, zombie or descriptor */
     int32_t pidfd;
+    int32_t channel; /* the caller's end; -1: none */
     int32_t stage; /* spur_stage_t, the last one begun */
     int32_t error; /* what ended it there, an errno; 0: it was killed */
     int32_t ended; /* wait_status is known */
@@ -279,8 +281,8 @@ typedef struct {
 
 extern char **environ;
 
-
 int spur_spawn(const spur_spawn_t *how, spur_spawned_t *ret_spawned);
+void spur_spawn_undo(spur_spawned_t *spawned); /* kill it, reap it if it is ours, let go of it; waits a second at most */
 int spur_plan_check(void *plan, size_t size);
 
 /* ---- watch.c: changes of a folder */

@@ -24,7 +24,8 @@ def kill_on(number: int) -> None:
     _install(number, RET_KILL_PROCESS)
 
 
-def _install(number: int, action: int) -> None:
+def filter_program(number: int, action: int) -> tuple[bytes, ctypes.Array[ctypes.c_char]]:
+    """(struct sock_fprog, the memory that it points to): `action` for the system call `number`, all others allowed."""
     instructions = (
         (_LOAD, 0, 0, 0),  # struct seccomp_data begins with the number
         (_JUMP_EQUAL, 0, 1, number),
@@ -33,7 +34,11 @@ def _install(number: int, action: int) -> None:
     )
     code = b"".join(struct.pack("=HBBI", *instruction) for instruction in instructions)
     buffer = ctypes.create_string_buffer(code, len(code))
-    program = struct.pack("@HP", len(instructions), ctypes.addressof(buffer))
+    return struct.pack("@HP", len(instructions), ctypes.addressof(buffer)), buffer
+
+
+def _install(number: int, action: int) -> None:
+    program, _code = filter_program(number, action)
     libc = ctypes.CDLL(None, use_errno=True)
     for arguments in ((_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), (_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, program, 0, 0)):
         if libc.prctl(*arguments) != 0:

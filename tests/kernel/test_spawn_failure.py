@@ -29,16 +29,6 @@ _SYS_SETSID = {"x86_64": 112, "aarch64": 157}[os.uname().machine]
 BOTH_ROUTES = pytest.mark.parametrize("fields", ROUTES, ids=["plain", "program"])
 
 
-DETACH_IN_SHARED_MEMORY = pytest.mark.parametrize(
-    "detach",
-    [
-        pytest.param(False, id="child"),
-        # After a fork the intermediate does not wait for the exec: a failed grandchild is init's to reap.
-        pytest.param(True, id="detached", marks=pytest.mark.needs_facility("clone3")),
-    ],
-)
-
-
 def refused(argv: list[Any], **fields: Any) -> SpawnError:
     """The SpawnError that starting `argv` raises."""
     with pytest.raises(SpawnError) as caught:
@@ -66,7 +56,7 @@ def test_missing_program(fields: dict[str, Any], *, detach: bool) -> None:
     assert min(took_s) < 0.020
 
 
-@DETACH_IN_SHARED_MEMORY
+@DETACH
 def test_failed_plain_child_is_reaped_before_spawn_returns(*, detach: bool) -> None:
     """Even the detached one, by its intermediate: as a subreaper we would inherit it."""
 
@@ -212,7 +202,7 @@ def test_closed_descriptors_are_refused() -> None:
         assert (error.errno, error.stage) == (errno.EBADF, "DESCRIPTORS")
 
 
-@DETACH_IN_SHARED_MEMORY
+@DETACH
 def test_plain_child_killed_before_exec_is_not_started(*, detach: bool) -> None:
     """A sandbox that kills on setsid(2): the vfork returns as after an exec, the stage says otherwise."""
 

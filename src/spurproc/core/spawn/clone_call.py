@@ -28,8 +28,10 @@ class CloneRequest:
     program_fd: int = NOBODY
     plan_fd: int = NOBODY
     cgroup_fd: int = NOBODY
-    timeout_s: float = 10.0
-    """Until the exec, for a child in copied memory (no clone3). In shared memory the caller sleeps until then."""
+    channel_fd: int = NOBODY
+    """The program's end of its channel in the child; here it is one end of a carrier, over which ours comes back."""
+    carrier_fd: int = NOBODY
+    """The other end of the carrier."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -39,6 +41,7 @@ class CloneResult:
     started: bool
     pid: int
     pidfd: int
+    channel: int
     stage: int
     error: int
     wait_status: int | None
@@ -75,23 +78,27 @@ def _clone_once(request: CloneRequest) -> CloneResult:
         how.plan, how.plan_bytes = ffi.from_buffer(memory, require_writable=True), len(memory)
     how.program_fd, how.plan_fd, how.cgroup_fd = request.program_fd, request.plan_fd, request.cgroup_fd
     how.facilities, how.detach = request.facilities, request.detach
-    how.stdio_fd, how.timeout_ms = request.stdio_fd, int(request.timeout_s * 1000)
+    how.channel_fd, how.carrier_fd, how.stdio_fd = request.channel_fd, request.carrier_fd, request.stdio_fd
     how.keep, how.keep_count = keep, len(request.keep)
     how.read_stat = _clock_agrees is not True
-    code = lib.spur_spawn(how, ret)
-    if code < 0:
+    try:
+        code = lib.spur_spawn(how, ret)
+        if code < 0:
+            ret.pid = ret.pidfd = ret.channel = NOBODY
+            ret.stage, ret.error = lib.SPUR_STAGE_CLONE, -code
         return CloneResult(
-            started=False, pid=-1, pidfd=-1, stage=lib.SPUR_STAGE_CLONE, error=-code, wait_status=None, start_ticks=0
+            started=bool(ret.started),
+            pid=ret.pid,
+            pidfd=ret.pidfd,
+            channel=ret.channel,
+            stage=ret.stage,
+            error=ret.error,
+            wait_status=ret.wait_status if ret.ended else None,
+            start_ticks=_start_ticks(ret.clock_ticks, ret.stat_ticks),
         )
-    return CloneResult(
-        started=bool(ret.started),
-        pid=ret.pid,
-        pidfd=ret.pidfd,
-        stage=ret.stage,
-        error=ret.error,
-        wait_status=ret.wait_status if ret.ended else None,
-        start_ticks=_start_ticks(ret.clock_ticks, ret.stat_ticks),
-    )
+    except BaseException:  # KeyboardInterrupt: what came while the call slept is raised at its end
+        lib.spur_spawn_undo(ret)
+        raise
 
 
 _clock_agrees: bool | None = None

@@ -10,7 +10,7 @@ import enum
 import errno
 import fcntl
 import os
-from _socket import socket, socketpair
+from _socket import AF_UNIX, SOCK_STREAM, socket, socketpair
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -96,35 +96,33 @@ def begin(
     which starts the plan itself; then `birth_fd` is the folder of the recorder's own cgroup. `killable`: do not sleep until the
     exec even of a plain plan. Raises SpawnError for what fails up to the exec of the static program.
     """
+    begun = None
     try:
         with ExitStack() as lent:
             mode = lib.SPUR_MODE_LEADER if recorder is None else lib.SPUR_MODE_RECORDER
             gate = raised(gate_fd, lent) if gate_fd >= 0 else _NOBODY
             fields = resolve(plan, lent, mode=mode, gate_fd=gate, recorder=recorder)
-            if not (killable or needs_program(fields)):
-                return _begin_plain(plan, fields)
-            birth = raised(birth_fd, lent) if birth_fd >= 0 else fields.cgroup_fd if recorder is None else _NOBODY
-            return _begin_program(plan, fields, birth, lent)
-    except SpurprocError:
+            if killable or needs_program(fields):
+                birth = raised(birth_fd, lent) if birth_fd >= 0 else fields.cgroup_fd if recorder is None else _NOBODY
+                begun = _begin_program(plan, fields, birth, lent)
+            else:
+                begun = _begin_plain(plan, fields)
+    except BaseException as error:
+        if begun is not None:  # KeyboardInterrupt, while what was lent went back
+            begun[0].abandon()
+        if isinstance(error, OSError) and not isinstance(error, SpurprocError):
+            # Of what is made before the clone: descriptors, the sealed plan.
+            raise SpawnError(error.errno or errno.EIO, SpawnStage.NONE.name, plan.argv0) from error
         raise
-    except OSError as error:  # of what is made before the clone: descriptors, the sealed plan
-        number = error.errno or errno.EIO
-        raise SpawnError(number, SpawnStage.NONE.name, plan.argv0) from error
+    return begun
 
 
-def _channel(lent: ExitStack) -> tuple[socket, socket]:
-    """Both ends >= 3. The child's end is closed with `lent`: then EOF on ours is its exec or its end."""
-    ours, theirs = (_raised_socket(end) for end in socketpair())
+def _carrier(lent: ExitStack) -> tuple[int, int]:
+    """(ours, theirs, which is >= 3): over it the child sends our end of the channel that it makes. Closed with `lent`."""
+    ours, theirs = socketpair()
+    lent.callback(ours.close)
     lent.callback(theirs.close)
-    return ours, theirs
-
-
-def _raised_socket(end: socket) -> socket:
-    if end.fileno() >= FIRST_FREE_FD:
-        return end
-    higher = socket(fileno=fcntl.fcntl(end.fileno(), fcntl.F_DUPFD_CLOEXEC, FIRST_FREE_FD))
-    end.close()
-    return higher
+    return ours.fileno(), raised(theirs.fileno(), lent)
 
 
 def _begin_plain(plan: SpawnPlan, fields: PlanFields) -> tuple[Starting, Spawned]:
@@ -135,27 +133,20 @@ def _begin_plain(plan: SpawnPlan, fields: PlanFields) -> tuple[Starting, Spawned
         stdio_fd=fields.stdio_fd,
         keep=fields.pass_fds,
     )
-    return _taken(plan, fields, clone(request), None, born=False)
+    return _taken(plan, fields, clone(request), born=False)
 
 
 def _begin_program(plan: SpawnPlan, fields: PlanFields, birth: int, lent: ExitStack) -> tuple[Starting, Spawned]:
     _refuse_frozen(plan, birth)
-    ours, theirs = _channel(lent)
-    fields.channel_fd = theirs.fileno()
-    try:
-        return _begin_channelled(plan, fields, ours, birth, lent)
-    except BaseException:
-        ours.close()
-        raise
-
-
-def _begin_channelled(plan: SpawnPlan, fields: PlanFields, ours: socket, birth: int, lent: ExitStack) -> tuple[Starting, Spawned]:
+    carrier, fields.channel_fd = _carrier(lent)
     plan_fd = _sealed(pack_plan(fields), lent)
     part = fields.recorder
     own = (plan_fd, fields.channel_fd, fields.gate_fd, fields.cgroup_fd, *((part.folder_fd, part.lock_fd) if part else ()))
     request = CloneRequest(
         program_fd=program_fd(),
         plan_fd=plan_fd,
+        channel_fd=fields.channel_fd,
+        carrier_fd=carrier,
         facilities=fields.facilities,
         cgroup_fd=birth if fields.facilities & lib.SPUR_FACILITY_CLONE_INTO_CGROUP else _NOBODY,
         detach=plan.detach,
@@ -167,7 +158,7 @@ def _begin_channelled(plan: SpawnPlan, fields: PlanFields, ours: socket, birth: 
         # A cgroup.kill in the target's past, and not in our own cgroup's, kills what is born there before its first instruction.
         request.cgroup_fd = _NOBODY
         result = clone(request)
-    return _taken(plan, fields, result, ours, born=request.cgroup_fd >= 0)
+    return _taken(plan, fields, result, born=request.cgroup_fd >= 0)
 
 
 def _null_fd(plan: SpawnPlan, fields: PlanFields, lent: ExitStack) -> int:
@@ -201,13 +192,12 @@ def _sealed(packed: bytes, lent: ExitStack) -> int:
     return raised(fd, lent)
 
 
-def _taken(
-    plan: SpawnPlan, fields: PlanFields, result: CloneResult, ours: socket | None, *, born: bool
-) -> tuple[Starting, Spawned]:
+def _taken(plan: SpawnPlan, fields: PlanFields, result: CloneResult, *, born: bool) -> tuple[Starting, Spawned]:
     if not result.started:
         raise _not_started(plan, fields, result)
     pidfd = Pidfd(result.pidfd, result.pid, fields.facilities | lib.SPUR_FACILITY_PIDFD_OPEN)
-    starting = Starting(plan, fields, pidfd, ours)
+    channel = None if result.channel < 0 else socket(AF_UNIX, SOCK_STREAM, 0, result.channel)
+    starting = Starting(plan, fields, pidfd, channel)
     try:
         identity = ProcessIdentity.of_child(pidfd, result.start_ticks) if result.start_ticks else ProcessIdentity.of_pidfd(pidfd)
     except BaseException:

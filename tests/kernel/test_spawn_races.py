@@ -1,0 +1,157 @@
+"""What happens to a launcher just then: a signal while it sleeps, a fork in another thread, a target user who stops the child."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spurproc.core import spawn as spawn_module
+from spurproc.core.process.identity import reader
+from spurproc.core.spawn.clone_call import CloneRequest, CloneResult, clone
+from spurproc.core.spawn.spawn import SpawnPlan, begin, spawn
+from spurproc.core.spawn.starting import read_progress
+from spurproc.errors import SpawnError
+from tests.spawning import DETACH, ROUTES, in_child, no_child_is_left, status_fields, wait_end
+from tests.syscall_watch import held_at, number
+
+_PR_SET_CHILD_SUBREAPER = 36
+_TARGET = 54321
+
+BOTH_ROUTES = pytest.mark.parametrize("fields", ROUTES, ids=["plain", "program"])
+
+
+def _send(pid: int, sig: int) -> None:
+    pidfd = os.pidfd_open(pid)
+    try:
+        signal.pidfd_send_signal(pidfd, sig)
+    finally:
+        os.close(pidfd)
+
+
+def _open_descriptors() -> list[str]:
+    return os.listdir("/proc/self/fd")
+
+
+@BOTH_ROUTES
+def test_no_handler_of_the_launcher_runs_in_its_child(fields: dict[str, Any]) -> None:
+    """A signal to the child before its first instruction waits, and then acts by default: it is killed, we notice nothing."""
+
+    def body() -> None:
+        seen: list[int] = []
+        signal.signal(signal.SIGUSR1, lambda number, frame: seen.append(number))
+        reader()
+        with (
+            held_at("rt_sigaction", lambda pid: _send(pid, signal.SIGUSR1)),
+            pytest.raises(SpawnError, match="signal 10 before exec"),
+        ):
+            spawn(SpawnPlan(argv=["/bin/true"], **fields))
+        assert seen == []
+
+    in_child(body)
+
+
+@BOTH_ROUTES
+@DETACH
+def test_interrupt_while_the_launcher_sleeps(fields: dict[str, Any], *, detach: bool) -> None:
+    """Ctrl-C comes up when the clone has returned: what was started is killed, nobody would know of it."""
+
+    def body() -> None:
+        main = threading.main_thread().ident
+        assert main is not None
+        assert ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        wait_end(spawn(SpawnPlan(argv=["/bin/true"], **fields)))
+        before = _open_descriptors()
+        interrupted = held_at("rt_sigaction", lambda pid: signal.pthread_kill(main, signal.SIGINT))
+        with interrupted, pytest.raises(KeyboardInterrupt):
+            spawn(SpawnPlan(argv=["/bin/sleep", "60"], detach=detach, **fields))
+        no_child_is_left()
+        assert len(_open_descriptors()) == len(before) + 1  # the watcher's own
+
+    in_child(body)
+
+
+def test_descriptors_copied_by_a_fork_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Multiprocessing forks between our making of the channel and the exec, and lives on: the start is known all the same."""
+    hold_read, hold_write = os.pipe()
+    strangers = []
+
+    def clone_beside_a_fork(request: CloneRequest) -> CloneResult:
+        pid = os.fork()
+        if pid == 0:
+            os.close(hold_write)
+            os.read(hold_read, 1)
+            os._exit(0)
+        strangers.append(pid)
+        return clone(request)
+
+    monkeypatch.setattr(spawn_module, "clone", clone_beside_a_fork)
+    begun = time.monotonic()
+    try:
+        for fields in (*ROUTES, {"umask": 0o22, "detach": True}):
+            wait_end(spawn(SpawnPlan(argv=["/bin/true"], **fields), timeout_s=8))
+        with pytest.raises(SpawnError, match="EXEC"):
+            spawn(SpawnPlan(argv=["/no/such/program"], umask=0o22), timeout_s=8)
+        assert time.monotonic() - begun < 8
+    finally:
+        os.close(hold_write)
+        for pid in strangers:
+            os.waitpid(pid, 0)
+        os.close(hold_read)
+
+
+@pytest.mark.needs_root
+def test_target_user_cannot_reach_the_child_while_the_launcher_sleeps() -> None:
+    """Until the exec of the static program, which wakes the launcher, the child is the launcher's user's: STOP is refused."""
+
+    def body() -> None:
+        refused: list[int | None] = []
+
+        def stop(pid: int) -> None:
+            try:
+                _send(pid, signal.SIGSTOP)
+            except PermissionError as error:
+                refused.append(error.errno)
+
+        reader()
+        wait_end(spawn(SpawnPlan(argv=["/bin/true"], umask=0)))
+        with held_at("execveat", stop, uid=_TARGET):
+            wait_end(spawn(SpawnPlan(argv=["/bin/true"], user=_TARGET, groups=[])))
+        assert refused == [errno.EPERM]
+
+    in_child(body)
+
+
+@pytest.mark.needs_root
+@DETACH
+def test_target_user_that_stops_the_child_at_a_stage(tmp_path: Path, *, detach: bool) -> None:
+    """It may: the process is its own by then. The launcher goes on, meets its deadline, and leaves nothing."""
+    for folder in (tmp_path, *list(tmp_path.parents)[:-2]):
+        folder.chmod(0o777)
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "fifo").chmod(0o666)
+    plan = SpawnPlan(argv=["/bin/true"], user=_TARGET, groups=[], stdout=tmp_path / "fifo", detach=detach)
+    starting, spawned = begin(plan)
+    assert starting.channel is not None
+    while read_progress(starting.channel).stage.name != "STDOUT":
+        os.sched_yield()
+
+    def stop_as_the_target() -> None:
+        ctypes.CDLL(None).syscall(number("setresuid"), _TARGET, _TARGET, _TARGET)
+        signal.pidfd_send_signal(spawned.pidfd.fileno(), signal.SIGSTOP)
+
+    in_child(stop_as_the_target)
+    while status_fields(Path(f"/proc/{spawned.pid}/status").read_bytes())["State"][0] != "T":
+        os.sched_yield()
+    with pytest.raises(SpawnError) as caught:
+        starting.confirm(0.1)
+    assert (caught.value.errno, caught.value.stage) == (errno.ETIMEDOUT, "STDOUT")
+    assert spawned.identity.liveness().value == "gone"

@@ -1,0 +1,97 @@
+"""Hold a process still at one system call and act: a seccomp notification, answered by a thread. For forked tests.
+
+Source: seccomp_unotify(2). A launcher that sleeps in a vfork is one thread; the others go on.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from tests.seccomp import filter_program
+
+_MACHINE = os.uname().machine
+NUMBERS = {
+    "rt_sigaction": {"x86_64": 13, "aarch64": 134},
+    "execveat": {"x86_64": 322, "aarch64": 281},
+    "seccomp": {"x86_64": 317, "aarch64": 277},
+    "setresuid": {"x86_64": 117, "aarch64": 147},
+}
+_PR_SET_NO_NEW_PRIVS = 38
+_SET_MODE_FILTER, _NEW_LISTENER, _RET_USER_NOTIF = 1, 8, 0x7FC00000
+_RECEIVE, _SEND, _CONTINUE = 0xC0502100, 0xC0182101, 1
+_NOTICE, _ANSWER = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI")
+
+
+def number(name: str) -> int:
+    """The system call's number on this machine."""
+    return NUMBERS[name][_MACHINE]
+
+
+@contextmanager
+def held_at(name: str, act: Callable[[int], None], *, uid: int | None = None) -> Iterator[None]:
+    """At the first `name` that a child of this thread makes, `act(pid)` runs in a thread (as `uid`); then the call goes on.
+
+    The pid is pinned meanwhile. What `act` raises is raised at the end.
+    """
+    listener: list[int] = []
+    ready, failures = threading.Event(), list[BaseException]()
+    thread = threading.Thread(target=_serve, args=(listener, ready, act, uid, failures))
+    thread.start()  # before the filter, which it must not stand under
+    listener.append(_install(number(name)))
+    ready.set()
+    try:
+        yield
+    finally:
+        thread.join(20)
+    assert not thread.is_alive(), f"nobody called {name}"
+    if failures:
+        raise failures[0]
+
+
+def _serve(
+    listener: list[int], ready: threading.Event, act: Callable[[int], None], uid: int | None, failures: list[BaseException]
+) -> None:
+    ready.wait()
+    libc = ctypes.CDLL(None, use_errno=True)
+    if uid is not None:  # by the raw call, which changes this thread alone
+        libc.syscall(number("setresuid"), uid, uid, uid)
+    mine, acted = os.getpid(), False
+    while not acted:
+        notice = bytearray(_NOTICE.size)
+        fcntl.ioctl(listener[0], _RECEIVE, notice)
+        identifier, pid = _NOTICE.unpack(notice)[:2]
+        if pid != mine:
+            acted = True
+            try:
+                act(pid)
+            except BaseException as error:  # noqa: BLE001 - handed to the test
+                failures.append(error)
+        fcntl.ioctl(listener[0], _SEND, _ANSWER.pack(identifier, 0, 0, _CONTINUE))
+    threading.Thread(target=_pass_all, args=(listener[0],), daemon=True).start()
+
+
+def _pass_all(listener: int) -> None:
+    while True:
+        notice = bytearray(_NOTICE.size)
+        try:
+            fcntl.ioctl(listener, _RECEIVE, notice)
+            fcntl.ioctl(listener, _SEND, _ANSWER.pack(_NOTICE.unpack(notice)[0], 0, 0, _CONTINUE))
+        except OSError:
+            return
+
+
+def _install(call: int) -> int:
+    program, code = filter_program(call, _RET_USER_NOTIF)
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    fd: int = libc.syscall(number("seccomp"), _SET_MODE_FILTER, _NEW_LISTENER, program)
+    del code
+    if fd < 0:
+        raise OSError(ctypes.get_errno(), "cannot install a seccomp listener")
+    return fd
