@@ -94,7 +94,8 @@ class Busy(SystemCallError):
 class SpawnError(SystemCallError):
     """A program did not start: `errno` at `stage`, for `argv0`.
 
-    `stage` is the name of a `SpawnStage`; `interpreter` is the interpreter that the script names, where that is what is missing.
+    `stage` is the name of a `SpawnStage`; `interpreter` is what a script's first line or a binary's loader entry
+    names, where that is what is missing or may not be executed.
     """
 
     def __init__(self, errno: int, stage: str, argv0: str, *, interpreter: str | None = None, detail: str = "") -> None:
