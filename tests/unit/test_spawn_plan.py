@@ -62,3 +62,34 @@ def test_a_plan_is_a_value() -> None:
     assert plan == SpawnPlan(**GOOD)
     with pytest.raises(AttributeError):
         plan.detach = True  # type: ignore[misc]
+
+
+def test_plan_keeps_its_own_copies() -> None:
+    """What was checked is what is spawned: not what the caller's list holds by then, nor what is left of a generator."""
+    argv, env, limits = ["a", "b"], {"A": "1"}, {1: (0, 0)}
+    plan = SpawnPlan(argv=argv, env=env, limits=limits, affinity=(cpu for cpu in (1, 3)), pass_fds=iter([5]), groups=iter([7]))  # type: ignore[arg-type]
+    argv.clear()
+    env.clear()
+    limits.clear()
+    assert (plan.argv, plan.env, plan.limits) == (("a", "b"), {"A": "1"}, {1: (0, 0)})
+    assert (plan.affinity_packed, plan.affinity, plan.pass_fds, plan.groups) == (b"\x0a" + bytes(7), (1, 3), (5,), (7,))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("argv", value) for value in (None, 5, {"a"}, {"a": 1}, "a", b"a", ["a", 5], [None], iter(()))),
+        *(("env", value) for value in (5, "A=1", b"A=1")),
+        *(("cwd", value) for value in (5, ["/"])),
+        *(("groups", value) for value in (5, "wheel")),
+        *(("affinity", value) for value in (5, iter(()))),
+        *(("pass_fds", value) for value in (5, None)),
+        *(("limits", value) for value in (None, [(1, 2)])),
+        *(("detach", value) for value in ("no", 1, None)),
+        *(("no_new_privs", value) for value in ("no", 0)),
+        *(("cgroup", value) for value in ("/sys/fs/cgroup", 5)),
+    ],
+)
+def test_what_is_no_value_of_a_field_is_refused_by_name(name: str, value: Any) -> None:
+    with pytest.raises(InvalidArgument, match=name):
+        SpawnPlan(**({"argv": ["a"]} | {name: value}))

@@ -44,8 +44,8 @@ def credentials_of(user: str | int | None, group: str | int | None, groups: Sequ
     return Credentials(uid=uid, gid=gid, groups=tuple(sorted(set(members))))
 
 
-def _number(field: str, value: int) -> int:
-    if isinstance(value, bool) or not 0 <= value <= _ID_LAST:
+def _number(field: str, value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _ID_LAST:
         raise InvalidArgument(f"{field}: {value!r} is no id")
     return value
 

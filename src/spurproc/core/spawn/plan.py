@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from spurproc.core.cgroup.cgroup import Cgroup
@@ -62,11 +63,17 @@ class SpawnPlan:
     """False: a child of the caller, who must wait for it. True: a child of init or of the nearest subreaper."""
 
     def __post_init__(self) -> None:
+        self._keep_own_copies()
         self._check_argv()
         for name in ("stdin", "stdout", "stderr"):
             _check_stdio(name, getattr(self, name))
-        if isinstance(self.groups, (str, bytes)):
-            raise InvalidArgument(f"groups: {self.groups!r} is one name, not a sequence of them")
+        if self.cwd is not None and not isinstance(self.cwd, (str, bytes, os.PathLike)):
+            raise InvalidArgument(f"cwd: {self.cwd!r} is no path")
+        if self.cgroup is not None and not isinstance(self.cgroup, Cgroup):
+            raise InvalidArgument(f"cgroup: {self.cgroup!r} is no Cgroup")
+        for name in ("no_new_privs", "detach"):
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidArgument(f"{name}: {getattr(self, name)!r} is neither True nor False")
         _check_range("umask", self.umask, 0, _UMASK_LAST)
         _check_range("oom_score_adj", self.oom_score_adj, -_OOM_SCORE_ADJ_LAST, _OOM_SCORE_ADJ_LAST)
         for resource, limit in self.limits.items():
@@ -78,11 +85,28 @@ class SpawnPlan:
         for fd in self.pass_fds:
             _check_range("pass_fds", fd, _FIRST_FREE_FD, _FD_LAST)
 
+    def _keep_own_copies(self) -> None:
+        """What was checked is what is spawned, each time: not what the caller's list holds by then, nor a used-up generator."""
+        if isinstance(self.argv, (AbstractSet, Mapping)):
+            raise InvalidArgument(f"argv: {self.argv!r} has no order")
+        copies: dict[str, object] = {"argv": _copied("argv", self.argv), "pass_fds": _copied("pass_fds", self.pass_fds)}
+        for name in ("groups", "affinity"):
+            if getattr(self, name) is not None:
+                copies[name] = _copied(name, getattr(self, name))
+        if not isinstance(self.limits, Mapping):
+            raise InvalidArgument(f"limits: {self.limits!r} is no mapping")
+        copies["limits"] = dict(self.limits)
+        if self.env is not None:
+            copies["env"] = dict(self.env) if isinstance(self.env, Mapping) else _copied("env", self.env)
+        for name, value in copies.items():
+            object.__setattr__(self, name, value)
+
     def _check_argv(self) -> None:
-        if isinstance(self.argv, (str, bytes)):
-            raise InvalidArgument(f"argv: {self.argv!r} is one string, not a sequence of them; no shell is ever used")
         if not self.argv:
             raise InvalidArgument("argv: empty")
+        for argument in self.argv:
+            if not isinstance(argument, (str, bytes, os.PathLike)):
+                raise InvalidArgument(f"argv: {argument!r} is no text, bytes or path")
         if not os.fspath(self.argv[0]):
             raise InvalidArgument("argv: the program's name is empty")
 
@@ -112,6 +136,15 @@ class SpawnPlan:
         for cpu in self.affinity:
             mask |= 1 << cpu
         return mask.to_bytes((mask.bit_length() + 63) // 64 * 8, "little")
+
+
+def _copied(name: str, values: object) -> tuple[object, ...]:
+    if isinstance(values, (str, bytes)):
+        hint = "; no shell is ever used" if name == "argv" else ""
+        raise InvalidArgument(f"{name}: {values!r} is one string, not a sequence of them{hint}")
+    if not isinstance(values, Iterable):
+        raise InvalidArgument(f"{name}: {values!r} is no sequence")
+    return tuple(values)
 
 
 def _check_range(name: str, value: object, lowest: int, highest: int) -> None:

@@ -82,10 +82,7 @@ def resolve(plan: SpawnPlan, lent: ExitStack, **more: Any) -> PlanFields:
     """
     _refuse_closed(plan)  # before anything is opened, which would take the number of a closed one
     envp = env_entries(plan.env)
-    try:
-        argv = [os.fsencode(argument) for argument in plan.argv]
-    except (TypeError, UnicodeError) as error:
-        raise InvalidArgument(f"argv: {error}") from None
+    argv = [_encoded("argv", argument) for argument in plan.argv]
     who = credentials_of(plan.user, plan.group, plan.groups)
     cgroup = plan.cgroup
     if cgroup is not None and cgroup.fileno() < 0:
@@ -105,7 +102,7 @@ def resolve(plan: SpawnPlan, lent: ExitStack, **more: Any) -> PlanFields:
         umask=plan.umask,
         oom_score_adj=_oom_score_adj(plan),
         no_new_privs=plan.no_new_privs,
-        cwd=None if plan.cwd is None else os.fsencode(plan.cwd),
+        cwd=None if plan.cwd is None else _encoded("cwd", plan.cwd),
         limits=plan.limits_packed,
         affinity=plan.affinity_packed,
         pass_fds=plan.pass_fds,
@@ -131,8 +128,18 @@ def _stdio_fds(plan: SpawnPlan, lent: ExitStack) -> tuple[int, int, int]:
 
 
 def _stdio_paths(plan: SpawnPlan) -> tuple[bytes | None, bytes | None, bytes | None]:
-    first, second, third = (None if source is None or isinstance(source, int) else os.fsencode(source) for source in plan.stdio)
+    first, second, third = (
+        None if source is None or isinstance(source, int) else _encoded(name, source)
+        for name, source in zip(("stdin", "stdout", "stderr"), plan.stdio, strict=True)
+    )
     return first, second, third
+
+
+def _encoded(name: str, text: str | bytes | os.PathLike[str]) -> bytes:
+    try:
+        return os.fsencode(text)
+    except (TypeError, UnicodeError) as error:
+        raise InvalidArgument(f"{name}: {error}") from None
 
 
 def _oom_score_adj(plan: SpawnPlan) -> int | None:
