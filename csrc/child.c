@@ -118,7 +118,7 @@ int spur_child_descriptors(uint32_t facilities, const int32_t *keep, size_t coun
     return error;
 }
 
-/* execvp(3)'s search without its shell fallback: go on where this one is not there, remember one that may not be run. */
+/* execvp(3)'s search without its shell fallback: go on where this one is not there or cannot be, remember one that may not be run. */
 int spur_child_exec(const struct spur_view *view)
 {
     int refused = 0, error = -ENOENT;
@@ -127,7 +127,8 @@ int spur_child_exec(const struct spur_view *view)
         error = -errno;
         if (error == -EACCES)
             refused = error;
-        else if (error != -ENOENT && error != -ENOTDIR && error != -ESTALE && error != -ENODEV && error != -ETIMEDOUT)
+        else if (error != -ENOENT && error != -ENOTDIR && error != -ENAMETOOLONG && error != -ESTALE && error != -ENODEV &&
+                 error != -ETIMEDOUT)
             return error;
     }
     return refused ? refused : error;

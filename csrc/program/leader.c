@@ -99,13 +99,15 @@ static int cwd_change(const struct spur_view *view)
     return result_of(chdir(view->cwd));
 }
 
-/* O_APPEND, never O_TRUNC: what an earlier attempt wrote stays, and stdout and stderr may share one file. */
+/* O_APPEND, never O_TRUNC: what an earlier attempt wrote stays, and stdout and stderr may share one file. The number is freed first, so
+ * that the file lands on it: a limit of three descriptors leaves room for no other. */
 static int stdio_open(const struct spur_view *view, int target)
 {
     const char *path = view->stdio_path[target];
     if (path == NULL)
         return 0;
     spur_stage_send(view, (spur_stage_t)(SPUR_STAGE_STDIN + target), 0);
+    close(target);
     int fd = open(path, O_NOCTTY | (target == 0 ? O_RDONLY : O_WRONLY | O_CREAT | O_APPEND), 0666);
     if (fd < 0)
         return -errno;
@@ -150,13 +152,14 @@ static int gate_wait(const struct spur_view *view)
     return length == 1 ? 0 : length == 0 ? -ECANCELED : -errno;
 }
 
-/* A program that was just written may still be open for writing in some child that has forked and not yet exec'd: that passes
- * within milliseconds and is no fault of the job. The pauses add up to half a second. */
+/* A program that was just written may still be open for writing in some child that has forked and not yet exec'd, and the user may
+ * just now have as many processes as it is allowed (EAGAIN, execve(2)): that passes within milliseconds and is no fault of the
+ * job. The pauses add up to half a second. */
 static int exec_patiently(const struct spur_view *view)
 {
     spur_stage_send(view, SPUR_STAGE_EXEC, 0);
     int error = spur_child_exec(view);
-    for (long pause_ns = 1000000; error == -ETXTBSY && pause_ns < 512000000; pause_ns *= 2) {
+    for (long pause_ns = 1000000; (error == -ETXTBSY || error == -EAGAIN) && pause_ns < 512000000; pause_ns *= 2) {
         const struct timespec pause = {0, pause_ns};
         nanosleep(&pause, NULL);
         error = spur_child_exec(view);

@@ -18,6 +18,7 @@ import pytest
 
 from spurproc.core.cgroup.cgroup import Cgroup
 from spurproc.core.process.identity import reader
+from spurproc.core.spawn.program import PROGRAM_PATH
 from spurproc.core.spawn.spawn import SpawnPlan, SpawnStage, begin, spawn
 from spurproc.core.spawn.starting import read_progress
 from spurproc.errors import SpawnError
@@ -177,6 +178,37 @@ def test_limits_are_exact() -> None:
     assert refused(limits={200: (1, 1)}).errno == errno.EINVAL
 
 
+def test_three_descriptors_are_enough_for_three_files(payload_program: Callable[[str], Path]) -> None:
+    """The files of 0-2 land on their numbers; a limit of two leaves no room for the third."""
+    places: dict[str, Any] = {"stdin": "/dev/null", "stdout": "/dev/null", "stderr": "/dev/null"}
+    static = SpawnPlan(argv=[PROGRAM_PATH], limits={resource.RLIMIT_NOFILE: (3, 3)}, **places)
+    assert wait_end(spawn(static)).code == 127  # it has no plan: what counts is that it was exec'd
+    error = refused(limits={resource.RLIMIT_NOFILE: (2, 2)}, **places)
+    assert (error.errno, error.stage) == (errno.EMFILE, "STDERR")
+
+
+@pytest.mark.own_pid_namespace
+@pytest.mark.needs_root
+def test_user_with_as_many_processes_as_allowed() -> None:
+    """EAGAIN from execve(2) is given half a second to pass, as from a clone."""
+    read_fd, write_fd = os.pipe()
+    others = [spawn(SpawnPlan(argv=["/bin/cat"], stdin=read_fd, user=54777, groups=[])) for _ in range(2)]
+    os.close(read_fd)
+    plan = SpawnPlan(argv=["/bin/true"], user=54777, groups=[], limits={resource.RLIMIT_NPROC: (1, 1)})
+    with pytest.raises(SpawnError, match="EXEC") as caught:
+        spawn(plan)
+    assert caught.value.errno == errno.EAGAIN
+    starting, spawned = begin(plan)
+    assert starting.channel is not None
+    while read_progress(starting.channel).stage is not SpawnStage.EXEC:
+        os.sched_yield()
+    os.close(write_fd)
+    for other in others:
+        wait_end(other)
+    starting.confirm(5)
+    assert wait_end(spawned).succeeded
+
+
 def test_affinity_is_exact() -> None:
     """The ids asked for, not the caller's mask; a CPU that does not exist is an error, not the rest of the list."""
     permitted = os.sched_getaffinity(0)
@@ -279,6 +311,8 @@ def test_program_is_searched_in_the_path_of_the_job(tmp_path: Path) -> None:
         with pytest.raises(SpawnError) as caught:
             spawn(SpawnPlan(argv=["tool"], env={"PATH": f"{tmp_path}/first:/nonexistent"}, **fields))
         assert caught.value.errno == errno.EACCES
+        too_long = f"/{'x' * 5000}:{tmp_path}/second"
+        assert output_of(["tool"], env={"PATH": too_long}, **fields)[0] == b"second\n"
 
 
 def test_passed_descriptors_keep_their_numbers() -> None:
