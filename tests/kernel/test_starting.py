@@ -6,31 +6,35 @@ import errno
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from spurproc.core import starting
+from spurproc.core.process.identity import reader
 from spurproc.core.spawn.spawn import SpawnPlan, SpawnStage, begin, spawn
-from spurproc.core.spawn.starting import read_progress
+from spurproc.core.spawn.starting import Progress, read_progress
 from spurproc.errors import SpawnError
-from tests.spawning import DETACH, no_child_is_left, wait_end
+from tests import capabilities
+from tests.spawning import DETACH, in_child, no_child_is_left, wait_end
 
 
 @DETACH
 def test_fifo_as_stdout_blocks_the_job_and_not_the_caller(tmp_path: Path, *, detach: bool) -> None:
     """`begin` returns; `confirm` gives up at its deadline, names the stage and leaves nothing."""
     os.mkfifo(tmp_path / "fifo")
-    starting, spawned = begin(SpawnPlan(argv=["/bin/echo", "hello"], stdout=tmp_path / "fifo", detach=detach))
+    begun, spawned = begin(SpawnPlan(argv=["/bin/echo", "hello"], stdout=tmp_path / "fifo", detach=detach))
     with pytest.raises(SpawnError) as caught:
-        starting.confirm(0.1)
+        begun.confirm(0.1)
     assert (caught.value.errno, caught.value.stage) == (errno.ETIMEDOUT, "STDOUT")
     assert spawned.identity.liveness().value == "gone"
 
 
 def test_deadline_holds_for_a_plain_plan_too() -> None:
     """With a deadline nobody sleeps until the exec: the launcher waits on a channel, and can kill."""
-    starting, spawned = begin(SpawnPlan(argv=["/bin/true"]), killable=True)
-    assert starting.channel is not None
-    starting.confirm(5)
+    begun, spawned = begin(SpawnPlan(argv=["/bin/true"]), killable=True)
+    assert begun.channel is not None
+    begun.confirm(5)
     assert wait_end(spawned).succeeded
     assert wait_end(spawn(SpawnPlan(argv=["/bin/true"]), timeout_s=5)).succeeded
 
@@ -56,9 +60,9 @@ def test_fifo_with_a_reader_is_fine(tmp_path: Path) -> None:
     """The job waits for its reader, as open(2) does."""
     path = tmp_path / "fifo"
     os.mkfifo(path)
-    starting, spawned = begin(SpawnPlan(argv=["/bin/echo", "hello"], stdout=path))
+    begun, spawned = begin(SpawnPlan(argv=["/bin/echo", "hello"], stdout=path))
     with path.open("rb") as reader:
-        starting.confirm(5)
+        begun.confirm(5)
         assert reader.read() == b"hello\n"
     assert wait_end(spawned).succeeded
 
@@ -67,13 +71,13 @@ def test_fifo_with_a_reader_is_fine(tmp_path: Path) -> None:
 def test_killed_at_the_gate_is_not_started(*, detach: bool) -> None:
     """EOF on the channel without "about to exec" is a failure, and says by which signal."""
     gate_read, gate_write = os.pipe()
-    starting, spawned = begin(SpawnPlan(argv=["/bin/true"], detach=detach), gate_fd=gate_read)
-    assert starting.channel is not None
-    while read_progress(starting.channel).stage is not SpawnStage.GATE:
+    begun, spawned = begin(SpawnPlan(argv=["/bin/true"], detach=detach), gate_fd=gate_read)
+    assert begun.channel is not None
+    while read_progress(begun.channel).stage is not SpawnStage.GATE:
         os.sched_yield()
     spawned.pidfd.send_signal(signal.SIGKILL)
     with pytest.raises(SpawnError) as caught:
-        starting.confirm(5)
+        begun.confirm(5)
     assert (caught.value.errno, caught.value.stage) == (0, "GATE")
     assert detach or "signal 9" in str(caught.value)
     os.close(gate_read)
@@ -84,14 +88,58 @@ def test_gate() -> None:
     """One byte opens it; EOF means do not exec."""
     for opened in (True, False):
         gate_read, gate_write = os.pipe()
-        starting, spawned = begin(SpawnPlan(argv=["/bin/true"]), gate_fd=gate_read)
+        begun, spawned = begin(SpawnPlan(argv=["/bin/true"]), gate_fd=gate_read)
         os.close(gate_read)
         if opened:
             os.write(gate_write, b"x")
-            starting.confirm(5)
+            begun.confirm(5)
             assert wait_end(spawned).succeeded
         os.close(gate_write)
         if not opened:
             with pytest.raises(SpawnError) as caught:
-                starting.confirm(5)
+                begun.confirm(5)
             assert (caught.value.errno, caught.value.stage) == (errno.ECANCELED, "GATE")
+
+
+def test_what_was_exec_d_at_the_last_moment_has_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The deadline passes, and the exec comes between our look and our kill: a job that has run is not called not started."""
+    gate_read, gate_write = os.pipe()
+    read_fd, write_fd = os.pipe()
+    begun, spawned = begin(
+        SpawnPlan(argv=["sh", "-c", "echo ran; exec cat"], stdin=gate_read, stdout=write_fd), gate_fd=gate_read
+    )
+    for fd in (gate_read, write_fd):
+        os.close(fd)
+
+    def look_and_then_it_runs(channel: Any) -> Progress:
+        monkeypatch.setattr(starting, "read_progress", read_progress)
+        progress = read_progress(channel)
+        os.write(gate_write, b"x")
+        assert os.read(read_fd, 100) == b"ran\n"
+        return progress
+
+    monkeypatch.setattr(starting, "read_progress", look_and_then_it_runs)
+    begun.confirm(0.01)
+    os.close(gate_write)
+    assert wait_end(spawned).succeeded
+    os.close(read_fd)
+
+
+@pytest.mark.needs_root
+def test_launcher_that_may_not_kill_what_it_started(tmp_path: Path) -> None:
+    """CAP_SETUID without CAP_KILL: the deadline holds, and the error says that it lives on."""
+    for folder in (tmp_path, *list(tmp_path.parents)[:-2]):
+        folder.chmod(0o777)
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "fifo").chmod(0o666)
+
+    def body() -> None:
+        reader()
+        capabilities.become_user_with(54321, capabilities.SETUID, capabilities.SETGID)
+        with pytest.raises(SpawnError, match="may not kill it") as caught:
+            spawn(SpawnPlan(argv=["/bin/true"], user=54322, groups=[], stdout=tmp_path / "fifo"), timeout_s=0.1)
+        assert (caught.value.errno, caught.value.stage) == (errno.ETIMEDOUT, "STDOUT")
+        os.close(os.open(tmp_path / "fifo", os.O_RDONLY))  # now it goes on, and ends
+        os.wait()
+
+    in_child(body)

@@ -18,14 +18,17 @@ from spurproc.core.process.pidfd import Pidfd
 from spurproc.core.spawn.exec_failure import exec_reason
 from spurproc.core.spawn.plan import SpawnPlan
 from spurproc.core.spawn.plan_layout import PlanFields
+from spurproc.core.spawn.program import PROGRAM_PATH
 from spurproc.core.spawn.stage import SpawnStage
-from spurproc.errors import AlreadyGone, InvalidArgument, SpawnError, WaitTimeout
+from spurproc.errors import AlreadyGone, InvalidArgument, NotPermitted, SpawnError, WaitTimeout
 
-__all__ = ["Progress", "Starting", "failure", "read_progress"]
+__all__ = ["Progress", "Starting", "checked_timeout", "failure", "read_progress"]
 
 _RECORD = struct.Struct("=ii")
 _CHANNEL_BYTES = 4096
 _KILL_WAIT_S = 1.0
+_POLL_LAST_S = 2_000_000.0
+"""poll(2) counts milliseconds in an int; whoever waits longer waits for ever."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +63,16 @@ def _poll(fd: int, timeout_s: float | None) -> bool:
     """Whether the peer of `fd` closed within `timeout_s`: POLLRDHUP, since peeked data would make POLLIN true all the time."""
     poll = select.poll()
     poll.register(fd, select.POLLRDHUP)
-    return bool(poll.poll(None if timeout_s is None else timeout_s * 1000))
+    return bool(poll.poll(None if timeout_s is None or timeout_s > _POLL_LAST_S else timeout_s * 1000))
+
+
+def checked_timeout(timeout_s: object) -> float | None:
+    """`timeout_s` if it is None or a number of seconds from 0 on, else InvalidArgument: poll(2) would take -1 for ever."""
+    if timeout_s is None:
+        return None
+    if isinstance(timeout_s, bool) or not isinstance(timeout_s, (int, float)) or not timeout_s >= 0:
+        raise InvalidArgument(f"timeout_s: {timeout_s!r} is not a number of seconds from 0 on")
+    return timeout_s
 
 
 def failure(plan: SpawnPlan, fields: PlanFields, stage: SpawnStage, error: int, how: str = "") -> SpawnError:
@@ -72,6 +84,8 @@ def failure(plan: SpawnPlan, fields: PlanFields, stage: SpawnStage, error: int, 
         detail, interpreter = exec_reason(error, fields.candidates, fields.cwd or b"")
     elif path is not None:
         detail = f"{how or os.strerror(error)}: {os.fsdecode(path)!r}"
+    elif stage is SpawnStage.PROGRAM and error and not how:
+        detail = f"cannot execute {PROGRAM_PATH!r}: {os.strerror(error)}"
     return SpawnError(error, stage.name, plan.argv0, interpreter=interpreter, detail=detail)
 
 
@@ -116,29 +130,52 @@ class Starting:
         """Wait until it has started. Raises SpawnError if it did not, or not in time; then nothing of it is left."""
         if self.channel is None:
             return
-        _poll(self.channel.fileno(), timeout_s)
+        _poll(self.channel.fileno(), checked_timeout(timeout_s))
         progress = read_progress(self.channel)
+        if not progress.ended:
+            progress = self._held_still(self.channel)
+        if not progress.started:
+            raise self._given_up(progress, timeout_s)
+        self.close()
+
+    def _held_still(self, channel: socket) -> Progress:
+        """The last look after the deadline, at a process that is stopped.
+
+        What has been exec'd by now has started and goes on; what has not will be killed without having run an instruction of
+        the job, for a stop acts before the return to user mode. signal(7)
+        """
+        with contextlib.suppress(AlreadyGone, NotPermitted):
+            self.pidfd.send_signal(signal.SIGSTOP)
+        progress = read_progress(channel)
         if progress.started:
-            self.close()
-            return
-        raise self._given_up(progress, timeout_s)
+            with contextlib.suppress(AlreadyGone, NotPermitted):
+                self.pidfd.send_signal(signal.SIGCONT)
+        return progress
 
     def _given_up(self, progress: Progress, timeout_s: float | None) -> SpawnError:
-        if not progress.ended:
-            how = f"no answer within {timeout_s} s"
-            self.abandon()
-            return failure(self._plan, self._fields, progress.stage, errno.ETIMEDOUT, how)
-        how = self._end() if progress.error == 0 else ""
-        self.abandon()
-        return failure(self._plan, self._fields, progress.stage, progress.error, how)
+        how = f"no answer within {timeout_s} s" if not progress.ended else self._end() if progress.error == 0 else ""
+        error = errno.ETIMEDOUT if not progress.ended else progress.error
+        if not self.abandon():
+            how = f"{how}; it is another user's by now, and this one may not kill it"
+        return failure(self._plan, self._fields, progress.stage, error, how)
 
-    def abandon(self) -> None:
-        """Kill it, reap it if it is our child, and let go of everything. Waits at most a second for the kernel to end it."""
-        with contextlib.suppress(AlreadyGone):
+    def abandon(self) -> bool:
+        """Kill it, reap it if it is our child, and let go of everything. Waits at most a second for the kernel to end it.
+
+        False: it lives on, since a launcher that may change users may not signal them (no CAP_KILL).
+        """
+        permitted = True
+        try:
             self.pidfd.send_signal(signal.SIGKILL)
-        self._end()
+        except AlreadyGone:
+            pass
+        except NotPermitted:
+            permitted = False
+        if permitted:
+            self._end()
         self.pidfd.close()
         self.close()
+        return permitted
 
     def _end(self) -> str:
         try:
