@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -147,6 +148,13 @@ static int channel_take(const spur_spawn_t *how, struct spur_report *report)
     return -1;
 }
 
+/* Orphans come to it: then a detached child is its own all the same. */
+static int caller_is_reaper(void)
+{
+    int subreaper = 0;
+    return getpid() == 1 || (prctl(PR_GET_CHILD_SUBREAPER, &subreaper, 0, 0, 0) == 0 && subreaper);
+}
+
 static void result_take(const spur_spawn_t *how, struct spur_report *report, spur_spawned_t *ret_spawned)
 {
     int reached = how->plan != NULL ? SPUR_STAGE_EXEC : SPUR_STAGE_PROGRAM;
@@ -169,6 +177,7 @@ static void result_take(const spur_spawn_t *how, struct spur_report *report, spu
                                     report->error,
                                     report->ended,
                                     report->wait_status,
+                                    !how->detach || caller_is_reaper(),
                                     report->clock_ticks,
                                     stat_ticks(report)};
 }

@@ -275,6 +275,7 @@ typedef struct {
     int32_t error; /* what ended it there, an errno; 0: it was killed */
     int32_t ended; /* wait_status is known */
     int32_t wait_status;
+    int32_t is_child; /* the caller's to reap */
     uint64_t clock_ticks; /* its start in ticks by CLOCK_BOOTTIME; 0: not known that way */
     uint64_t stat_ticks;  /* by its own /proc/self/stat; 0: not read, or not readable */
 } spur_spawned_t;

@@ -45,6 +45,8 @@ class CloneResult:
     stage: int
     error: int
     wait_status: int | None
+    is_child: bool
+    """The caller's to wait for: not detached, or the caller is who takes in what is."""
     start_ticks: int
     """Of /proc/PID/stat, field 22; 0 where /proc cannot be read."""
 
@@ -94,6 +96,7 @@ def _clone_once(request: CloneRequest) -> CloneResult:
             stage=ret.stage,
             error=ret.error,
             wait_status=ret.wait_status if ret.ended else None,
+            is_child=bool(ret.is_child),
             start_ticks=_start_ticks(ret.clock_ticks, ret.stat_ticks),
         )
     except BaseException:  # KeyboardInterrupt: what came while the call slept is raised at its end

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 
@@ -20,7 +21,8 @@ def program_fd() -> int:
     """The process's own descriptor of the program, >= 3, close-on-exec; borrowed, never to be closed by the caller.
 
     Opened at the first call. A program that closes descriptors it does not know (a daemoniser) gets it opened anew: number,
-    device and inode are compared at each call. Raises Unsupported where the package came without its program.
+    device and inode are compared at each call. Raises Unsupported where the program is missing or out of reach; OSError where
+    there is no room for a descriptor.
     """
     global _held  # noqa: PLW0603 - one descriptor a process
     if _held is None or not _is_still(*_held):
@@ -43,8 +45,11 @@ def _open() -> int:
     try:
         low = os.open(PROGRAM_PATH, os.O_PATH | os.O_CLOEXEC)
     except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+            raise
+        reason = "; the package was built without its static program, or is not to be seen from here (chroot)"
         raise Unsupported(
-            f"cannot open {PROGRAM_PATH!r}: {error.strerror}; the package was built without its static program"
+            f"cannot open {PROGRAM_PATH!r}: {error.strerror}{reason if error.errno == errno.ENOENT else ''}"
         ) from None
     try:
         return fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE_FD)

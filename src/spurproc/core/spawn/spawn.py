@@ -23,7 +23,7 @@ from spurproc.core.spawn.plan_layout import PlanFields, RecorderPart, pack_plan
 from spurproc.core.spawn.program import program_fd
 from spurproc.core.spawn.resources import FIRST_FREE_FD, needs_program, null_open, raised, resolve
 from spurproc.core.spawn.stage import SpawnStage
-from spurproc.core.spawn.starting import Starting, failure
+from spurproc.core.spawn.starting import Starting, checked_timeout, failure
 from spurproc.core.tree.members import Containment
 from spurproc.errors import SpawnError, SpurprocError
 
@@ -39,6 +39,7 @@ class ReapedBy(enum.Enum):
     """Whose child it is: who waits for it."""
 
     CALLER = "caller"
+    """Also a detached one, where the caller is itself the nearest subreaper, or the init of its pid namespace."""
     INIT = "init"
     """init, or the nearest subreaper above the caller."""
 
@@ -71,7 +72,7 @@ def spawn(plan: SpawnPlan, *, timeout_s: float | None = None) -> Spawned:
     pdeathsig; safe from any thread. A program file still open for writing (ETXTBSY) and a full process table (EAGAIN) are tried
     again for half a second.
     """
-    starting, spawned = begin(plan, killable=timeout_s is not None)
+    starting, spawned = begin(plan, killable=checked_timeout(timeout_s) is not None)
     try:
         starting.confirm(_START_TIMEOUT_S if timeout_s is None else timeout_s)
     except SpawnError:
@@ -167,16 +168,39 @@ def _null_fd(plan: SpawnPlan, fields: PlanFields, lent: ExitStack) -> int:
 
 
 def _refuse_frozen(plan: SpawnPlan, cgroup_fd: int) -> None:
-    """A clone into a frozen cgroup would put the caller to sleep until somebody thaws it."""
+    """A clone into a frozen cgroup would put the caller to sleep until somebody thaws it.
+
+    An empty one is frozen at once; one with members says so only when all of them are, which a member in an uninterruptible
+    sleep can put off for ever, while what is born there does freeze. One that is frozen between this look and the clone is not
+    found out. cgroup-v2.rst, "cgroup.freeze".
+    """
     if cgroup_fd < 0:
         return
+    events = _control_file(cgroup_fd, "cgroup.events")
+    if b"frozen 1" in events or (b"populated 1" in events and _freezing(cgroup_fd)):
+        raise SpawnError(errno.EBUSY, SpawnStage.CGROUP.name, plan.argv0, detail="its cgroup is frozen")
+
+
+def _freezing(cgroup_fd: int) -> bool:
+    """Whether it, or one above it, is asked to be frozen. The root of the hierarchy has no such file."""
+    name = "cgroup.freeze"
+    while asked := _control_file(cgroup_fd, name):
+        if asked.startswith(b"1"):
+            return True
+        name = f"../{name}"
+    return False
+
+
+def _control_file(cgroup_fd: int, name: str) -> bytes:
+    """Empty where it cannot be read: the clone will say what is wrong with the cgroup."""
     try:
-        fd = os.open("cgroup.events", os.O_RDONLY | os.O_CLOEXEC, dir_fd=cgroup_fd)
+        fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=cgroup_fd)
     except OSError:
-        return  # the clone will say what is wrong with it
+        return b""
     try:
-        if b"frozen 1" in os.read(fd, _EVENTS_BYTES):
-            raise SpawnError(errno.EBUSY, SpawnStage.CGROUP.name, plan.argv0, detail="its cgroup is frozen")
+        return os.read(fd, _EVENTS_BYTES)
+    except OSError:
+        return b""
     finally:
         os.close(fd)
 
@@ -207,7 +231,7 @@ def _taken(plan: SpawnPlan, fields: PlanFields, result: CloneResult, *, born: bo
         identity=identity,
         pidfd=pidfd,
         containment=Containment.PROCESS_GROUP if plan.cgroup is None else Containment.CGROUP,
-        reaped_by=ReapedBy.INIT if plan.detach else ReapedBy.CALLER,
+        reaped_by=ReapedBy.CALLER if result.is_child else ReapedBy.INIT,
         born_in_cgroup=born,
     )
     return starting, spawned
