@@ -280,8 +280,6 @@ typedef struct {
     uint64_t stat_ticks;  /* by its own /proc/self/stat; 0: not read, or not readable */
 } spur_spawned_t;
 
-extern char **environ;
-
 int spur_spawn(const spur_spawn_t *how, spur_spawned_t *ret_spawned);
 void spur_spawn_undo(spur_spawned_t *spawned); /* kill it, reap it if it is ours, let go of it; waits a second at most */
 int spur_plan_check(void *plan, size_t size);

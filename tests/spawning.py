@@ -89,9 +89,9 @@ def in_child(body: Callable[[], None]) -> None:
     os.close(high)
     problem = read_to_end(read_fd)
     os.close(read_fd)
-    os.waitpid(pid, 0)
-    if problem:
-        raise AssertionError(problem.decode())
+    status = os.waitpid(pid, 0)[1]
+    if problem or status:
+        raise AssertionError(problem.decode() or f"the child ended with wait status {status:#x}")
 
 
 def no_child_is_left() -> None:

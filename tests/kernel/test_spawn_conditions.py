@@ -13,6 +13,7 @@ import signal
 import statistics
 import struct
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -25,12 +26,15 @@ from spurproc.core import facilities
 from spurproc.core.facilities import Facilities
 from spurproc.core.process import identity
 from spurproc.core.process.identity import reader
+from spurproc.core.spawn.environment import env_entries
 from spurproc.core.spawn.spawn import SpawnPlan, spawn
 from spurproc.errors import SpawnError
 from tests import seccomp
-from tests.spawning import DETACHED, PYTHON, ROUTES, in_child, output_of, wait_end
+from tests.spawning import DETACHED, PYTHON, ROUTES, THROUGH_PROGRAM, in_child, no_child_is_left, output_of, wait_end
 
 _CLONE3, _CLOSE_RANGE = 435, 436
+_PR_SET_CHILD_SUBREAPER = 36
+_SYS_UMASK = {"x86_64": 95, "aarch64": 166}[os.uname().machine]
 _SYS_RT_SIGACTION = {"x86_64": 13, "aarch64": 134}[os.uname().machine]
 _HEAP_BYTES = 2 << 30
 _PAGE_BYTES = 4096
@@ -87,6 +91,39 @@ def test_spawns_from_many_threads_at_once() -> None:
     assert outputs == [str(number).encode() for number in range(100)]
 
 
+def test_threads_that_change_the_environment() -> None:
+    """Reading what setenv(3) just freed would crash the launcher; each start gets one whole environment."""
+
+    def body() -> None:
+        stop = threading.Event()
+
+        def change(number: int) -> None:
+            turn = 0
+            while not stop.is_set():
+                name = f"SPURPROC_{number}_{turn % 2000}"
+                os.environ[name] = "x" * (turn % 200)
+                turn += 1
+                if turn % 2000 == 0:
+                    for left in range(2000):
+                        del os.environ[f"SPURPROC_{number}_{left}"]
+
+        sys.setswitchinterval(1e-6)
+        threads = [threading.Thread(target=change, args=(number,)) for number in range(3)]
+        for thread in threads:
+            thread.start()
+        try:
+            until = time.monotonic() + 2
+            while time.monotonic() < until:
+                assert all(b"=" in entry for entry in env_entries(None))
+            assert output_of(["/bin/echo", "-n", "here"])[0] == b"here"
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+
+    in_child(body)
+
+
 @pytest.mark.needs_facility("clone3")
 def test_heap_of_2_gib_costs_nothing() -> None:
     """Every page touched; a fork would copy 4 MiB of page tables and take 40 ms. Bounded loosely: the benchmark says more."""
@@ -130,15 +167,16 @@ def _refusal(**fields: Any) -> int | None:
 
 
 def test_no_descriptor_left() -> None:
-    """EMFILE, wherever it strikes on the way, is a SpawnError; nothing is left open and the next start is fine."""
+    """EMFILE, wherever it strikes on the way, is a SpawnError; nothing is left open or unreaped and the next start is fine."""
 
     def body() -> None:
+        assert ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         read_fd, write_fd = os.pipe()
         reader()
         lowest = os.dup(read_fd)
         os.close(lowest)
-        for fields in (*ROUTES, DETACHED):
+        for fields in (*ROUTES, DETACHED, THROUGH_PROGRAM | DETACHED):
             before, seen = os.listdir("/proc/self/fd"), set()
             for room in range(12):
                 resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + room, hard))
@@ -146,6 +184,7 @@ def test_no_descriptor_left() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
             assert seen == {None, errno.EMFILE}
             assert os.listdir("/proc/self/fd") == before
+            no_child_is_left()
             assert output_of(["/bin/echo", "-n", "here"], **fields)[0] == b"here"
         os.close(read_fd)
         os.close(write_fd)
@@ -190,6 +229,17 @@ def test_refused_clone3_is_replaced_by_a_fork(number: int) -> None:
             with pytest.raises(OSError, match="EXEC") as caught:
                 spawn(SpawnPlan(argv=["/no/such/program"], **fields))
             assert caught.value.errno == errno.ENOENT
+
+    in_child(body)
+
+
+def test_refused_umask_is_loud() -> None:
+    """umask(2) cannot fail, but in a sandbox it can be refused: the job must not run with another one."""
+
+    def body() -> None:
+        seccomp.refuse(_SYS_UMASK, errno.EPERM)
+        with pytest.raises(SpawnError, match="UMASK"):
+            spawn(SpawnPlan(argv=["/bin/true"], umask=0o77))
 
     in_child(body)
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from spurproc.core._native import ffi, lib
 from spurproc.errors import InvalidArgument
 
 __all__ = ["EnvArgument", "env_entries", "exec_candidates", "inherited_entries"]
@@ -37,22 +35,18 @@ _OURS = frozenset(
         b"FDSTORE",
     }
 )
-_OURS_BEGIN = frozenset(name[:1] for name in _OURS)
 _DEFAULT_PATH = os.fsencode(os.defpath)
 
 
 def inherited_entries() -> list[bytes]:
-    """This process's environment as it stands in memory, `NAME=value` each, less what a service manager set for us alone.
+    """This process's environment, `NAME=value` each, less what a service manager set for us alone.
 
-    From environ(7) itself and not os.environ: duplicates, names without '=' and bytes that are no text stay as they are.
+    From what os.environ holds, copied in one step, and not from environ(7): a thread that sets a variable frees the table there
+    while another reads it. So what a C library changed behind Python's back does not show, and of a name given twice only the
+    first does, as for getenv(3).
     """
-    table: Any = lib.environ
-    count = 0
-    while table and table[count]:
-        count += 1
-    pointers: Any = ffi.unpack(table, count) if count else []
-    entries: list[Any] = [ffi.string(pointer) for pointer in pointers]
-    return [entry for entry in entries if entry[:1] not in _OURS_BEGIN or entry.partition(b"=")[0] not in _OURS]
+    table: dict[bytes, bytes] = os.environb._data  # type: ignore[attr-defined]  # noqa: SLF001 - items() is not one step
+    return [name + b"=" + value for name, value in list(table.items()) if name not in _OURS]
 
 
 def env_entries(env: EnvArgument) -> list[bytes]:
