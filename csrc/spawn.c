@@ -143,6 +143,7 @@ static int channel_take(const spur_spawn_t *how, struct spur_report *report)
     int channel = how->channel_fd < 0 || report->pid <= 0 ? -1 : channel_receive(how->carrier_fd);
     if (how->channel_fd < 0 || channel >= 0 || report->error != 0 || report->stage != SPUR_STAGE_PROGRAM)
         return channel < 0 ? -1 : channel;
+    report->stage = SPUR_STAGE_CLONE; /* of the caller's own doing, too */
     report->error = -channel;
     syscall(SPUR_SYS_PIDFD_SEND_SIGNAL, report->pidfd, SIGKILL, NULL, 0);
     return -1;
@@ -160,8 +161,9 @@ static void result_take(const spur_spawn_t *how, struct spur_report *report, spu
     int reached = how->plan != NULL ? SPUR_STAGE_EXEC : SPUR_STAGE_PROGRAM;
     int channel = channel_take(how, report);
     int started = report->pid > 0 && report->error == 0 && report->stage == reached;
+    int is_child = !how->detach || caller_is_reaper();
     if (!started && report->pidfd >= 0) {
-        if (!how->detach)
+        if (is_child)
             child_reap(report, 0);
         close(report->pidfd);
     }
@@ -177,7 +179,7 @@ static void result_take(const spur_spawn_t *how, struct spur_report *report, spu
                                     report->error,
                                     report->ended,
                                     report->wait_status,
-                                    !how->detach || caller_is_reaper(),
+                                    is_child,
                                     report->clock_ticks,
                                     stat_ticks(report)};
 }

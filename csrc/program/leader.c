@@ -86,9 +86,7 @@ static int affinity_set(const struct spur_view *view)
 
 static int umask_set(const struct spur_view *view)
 {
-    if (view->header->flags & SPUR_PLAN_HAS_UMASK)
-        syscall(SYS_umask, view->header->umask);
-    return 0;
+    return view->header->flags & SPUR_PLAN_HAS_UMASK ? result_of(syscall(SYS_umask, view->header->umask)) : 0;
 }
 
 static int cwd_change(const struct spur_view *view)

@@ -33,6 +33,8 @@ _START_TIMEOUT_S = 10.0
 _NOBODY = -1
 _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 _EVENTS_BYTES = 256
+_NO_ROOM = frozenset({errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""Of a clone into a cgroup: no fault of the cgroup."""
 
 
 class ReapedBy(enum.Enum):
@@ -239,7 +241,7 @@ def _taken(plan: SpawnPlan, fields: PlanFields, result: CloneResult, *, born: bo
 
 def _not_started(plan: SpawnPlan, fields: PlanFields, result: CloneResult) -> SpawnError:
     stage = SpawnStage(result.stage)
-    if stage is SpawnStage.CLONE and fields.cgroup_fd >= 0 and result.error != errno.EAGAIN:
+    if stage is SpawnStage.CLONE and fields.cgroup_fd >= 0 and result.error not in _NO_ROOM:
         stage = SpawnStage.CGROUP
     how = ""
     if result.error == 0:
