@@ -30,10 +30,11 @@ from spurproc.core.spawn.environment import env_entries
 from spurproc.core.spawn.spawn import SpawnPlan, spawn
 from spurproc.errors import SpawnError
 from tests import seccomp
-from tests.spawning import DETACHED, PYTHON, ROUTES, THROUGH_PROGRAM, in_child, no_child_is_left, output_of, wait_end
+from tests.spawning import DETACH, DETACHED, PYTHON, ROUTES, THROUGH_PROGRAM, in_child, no_child_is_left, output_of, wait_end
 
 _CLONE3, _CLOSE_RANGE = 435, 436
 _PR_SET_CHILD_SUBREAPER = 36
+_SYS_RECVMSG = {"x86_64": 47, "aarch64": 212}[os.uname().machine]
 _SYS_UMASK = {"x86_64": 95, "aarch64": 166}[os.uname().machine]
 _SYS_RT_SIGACTION = {"x86_64": 13, "aarch64": 134}[os.uname().machine]
 _HEAP_BYTES = 2 << 30
@@ -229,6 +230,21 @@ def test_refused_clone3_is_replaced_by_a_fork(number: int) -> None:
             with pytest.raises(OSError, match="EXEC") as caught:
                 spawn(SpawnPlan(argv=["/no/such/program"], **fields))
             assert caught.value.errno == errno.ENOENT
+
+    in_child(body)
+
+
+@DETACH
+def test_channel_that_cannot_be_received(*, detach: bool) -> None:
+    """The program runs by then: it is killed and reaped, also where a detached one comes to us."""
+
+    def body() -> None:
+        assert ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+        seccomp.refuse(_SYS_RECVMSG, errno.EPERM)
+        with pytest.raises(SpawnError) as caught:
+            spawn(SpawnPlan(argv=["/bin/true"], umask=0o77, detach=detach))
+        assert (caught.value.errno, caught.value.stage) == (errno.EPERM, "CLONE")
+        no_child_is_left()
 
     in_child(body)
 
