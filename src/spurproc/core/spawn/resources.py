@@ -41,13 +41,12 @@ def raised(fd: int, lent: ExitStack, close: Callable[[int], None] = os.close) ->
 def null_open(plan: SpawnPlan, lent: ExitStack) -> int:
     """The null device, >= 3. SpawnError where something else stands in its place: a job's output must not pile up there."""
     try:
-        real = _is_null(os.stat(_NULL))  # before the open, which a FIFO in its place would block
-        fd = os.open(_NULL, os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY) if real else -1
+        fd = os.open(_NULL, os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY)  # O_RDWR: a FIFO in its place does not block it. fifo(7)
     except OSError as error:
         raise _stdio_failure(plan, "DESCRIPTORS", _NULL, error) from None
-    if fd >= 0:
-        lent.callback(os.close, fd)
-    if fd < 0 or not _is_null(os.fstat(fd)):
+    lent.callback(os.close, fd)
+    status = os.fstat(fd)
+    if not stat.S_ISCHR(status.st_mode) or status.st_rdev != _NULL_DEVICE:
         detail = f"{_NULL!r} is not the null device, character device 1:3"
         raise SpawnError(errno.ENODEV, SpawnStage.DESCRIPTORS.name, plan.argv0, detail=detail)
     return raised(fd, lent)
@@ -55,10 +54,6 @@ def null_open(plan: SpawnPlan, lent: ExitStack) -> int:
 
 def _stdio_failure(plan: SpawnPlan, stage: str, what: str, error: OSError) -> SpawnError:
     return SpawnError(error.errno or errno.EIO, stage, plan.argv0, detail=f"{what}: {error.strerror}")
-
-
-def _is_null(status: os.stat_result) -> bool:
-    return stat.S_ISCHR(status.st_mode) and status.st_rdev == _NULL_DEVICE
 
 
 def needs_program(fields: PlanFields) -> bool:
@@ -111,12 +106,18 @@ def resolve(plan: SpawnPlan, lent: ExitStack, **more: Any) -> PlanFields:
 
 
 def _refuse_closed(plan: SpawnPlan) -> None:
-    for stage, fd in (*zip(_STDIO_STAGES, plan.stdio, strict=True), *(("DESCRIPTORS", fd) for fd in plan.pass_fds)):
+    for stage, fd in zip(_STDIO_STAGES, plan.stdio, strict=True):
         if isinstance(fd, int):
-            try:
-                fcntl.fcntl(fd, fcntl.F_GETFD)
-            except OSError as error:
-                raise _stdio_failure(plan, stage, f"descriptor {fd}", error) from None
+            _refuse_closed_fd(plan, stage, fd)
+    for fd in plan.pass_fds:
+        _refuse_closed_fd(plan, "DESCRIPTORS", fd)
+
+
+def _refuse_closed_fd(plan: SpawnPlan, stage: str, fd: int) -> None:
+    try:
+        fcntl.fcntl(fd, fcntl.F_GETFD)
+    except OSError as error:
+        raise _stdio_failure(plan, stage, f"descriptor {fd}", error) from None
 
 
 def _stdio_fds(plan: SpawnPlan, lent: ExitStack) -> tuple[int, int, int]:
