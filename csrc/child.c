@@ -244,6 +244,10 @@ int spur_child_intermediate(void *argument)
     struct spur_report *report = intermediate->report;
     int status = 0;
     report->before_ns = spur_child_clock_ns();
+    if (syscall(SYS_getpid) == 1) { /* init of what the caller unshared: what it clones would be killed when it ends */
+        report->stage = SPUR_STAGE_CLONE;
+        return step_fail(report, -EOPNOTSUPP);
+    }
     long pid = spur_clone(intermediate->how, intermediate->facilities);
     if (pid < 0) {
         report->stage = SPUR_STAGE_CLONE;

@@ -27,6 +27,7 @@ from tests.payload import Payload
 from tests.spawning import DETACH, DETACH_AND_STATUS, ROUTES, in_child, no_child_is_left, output_of, wait_end
 
 _PR_SET_CHILD_SUBREAPER = 36
+_CLONE_NEWPID = 0x20000000
 _SYS_SETSID = {"x86_64": 112, "aarch64": 157}[os.uname().machine]
 
 BOTH_ROUTES = pytest.mark.parametrize("fields", ROUTES, ids=["plain", "program"])
@@ -381,6 +382,19 @@ def test_what_is_no_timeout(timeout_s: Any) -> None:
 @pytest.mark.parametrize("timeout_s", [1e9, float("inf"), 1 << 100])
 def test_timeout_beyond_what_poll_can_count(timeout_s: float) -> None:
     assert wait_end(spawn(SpawnPlan(argv=["/bin/true"]), timeout_s=timeout_s)).succeeded
+
+
+@pytest.mark.needs_root
+def test_detached_job_in_a_pid_namespace_that_has_no_init_yet() -> None:
+    """After unshare(CLONE_NEWPID) the intermediate would be its init, and its end the job's: refused, not started to be killed."""
+
+    def body() -> None:
+        reader()
+        assert ctypes.CDLL(None).unshare(_CLONE_NEWPID) == 0
+        error = refused(["/bin/true"], detach=True)
+        assert (error.errno, error.stage) == (errno.EOPNOTSUPP, "CLONE")
+
+    in_child(body)
 
 
 def test_spawned_says_what_was_done() -> None:
