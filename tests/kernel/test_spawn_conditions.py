@@ -93,7 +93,7 @@ def test_spawns_from_many_threads_at_once() -> None:
 
 
 def test_threads_that_change_the_environment() -> None:
-    """Reading what setenv(3) just freed would crash the launcher; each start gets one whole environment."""
+    """Reading what setenv(3) just freed would crash the launcher: thousands of new names, so that the table moves often."""
 
     def body() -> None:
         stop = threading.Event()
@@ -101,26 +101,22 @@ def test_threads_that_change_the_environment() -> None:
         def change(number: int) -> None:
             turn = 0
             while not stop.is_set():
-                name = f"SPURPROC_{number}_{turn % 2000}"
-                os.environ[name] = "x" * (turn % 200)
+                os.environ[f"SPURPROC_{number}_{turn % 2000}"] = "x" * (turn % 200)
                 turn += 1
                 if turn % 2000 == 0:
                     for left in range(2000):
                         del os.environ[f"SPURPROC_{number}_{left}"]
 
+        threads = [threading.Thread(target=change, args=(number,)) for number in range(2)]
         sys.setswitchinterval(1e-6)
-        threads = [threading.Thread(target=change, args=(number,)) for number in range(3)]
         for thread in threads:
             thread.start()
-        try:
-            until = time.monotonic() + 2
-            while time.monotonic() < until:
-                assert all(b"=" in entry for entry in env_entries(None))
-            assert output_of(["/bin/echo", "-n", "here"])[0] == b"here"
-        finally:
-            stop.set()
-            for thread in threads:
-                thread.join()
+        until = time.monotonic() + 1.5
+        while time.monotonic() < until:
+            assert all(b"=" in entry for entry in env_entries(None))
+        stop.set()
+        for thread in threads:
+            thread.join()
 
     in_child(body)
 
