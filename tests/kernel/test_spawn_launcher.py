@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from spurproc.core import program
 from spurproc.core.process.identity import reader
+from spurproc.core.spawn import program
 from spurproc.core.spawn.spawn import SpawnPlan, spawn
 from spurproc.errors import InvalidArgument, SpawnError, Unsupported
 from tests.spawning import ROUTES, in_child, no_child_is_left, wait_end

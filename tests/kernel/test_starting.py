@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from spurproc.core import starting
 from spurproc.core.process.identity import reader
+from spurproc.core.spawn import starting
 from spurproc.core.spawn.spawn import SpawnPlan, SpawnStage, begin, spawn
 from spurproc.core.spawn.starting import Progress, read_progress
 from spurproc.errors import SpawnError
