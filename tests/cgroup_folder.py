@@ -82,6 +82,14 @@ def below(folder: Path) -> set[tuple[str, int]]:
     return found
 
 
+def enable(controller: str, folder: Path) -> None:
+    """Let `controller` act in the cgroups below `folder`, from the mount down. Needs root: say so by markers."""
+    for above in reversed((folder, *folder.parents)):
+        control = above / "cgroup.subtree_control"
+        if control.exists() and controller not in control.read_text().split():
+            control.write_text(f"+{controller}")
+
+
 def _wait_empty(folder: Path, deadline: float) -> None:
     """Wait for `populated 0`. Source: admin-guide/cgroup-v2.rst, "cgroup.events"; a change makes the file POLLPRI."""
     with open(folder / "cgroup.events", "rb", buffering=0) as events:

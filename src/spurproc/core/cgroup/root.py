@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
-from spurproc.core.cgroup.folder import open_folder
+from spurproc.core.cgroup.folder import open_folder, read_text, write_text
 from spurproc.core.mountinfo import Mount, cgroup2_mounts, read_mountinfo
 from spurproc.errors import InvalidArgument, SpurprocError, from_errno
 
@@ -39,7 +40,10 @@ class CgroupRoot:
         return f"{self.path}/hooks"
 
     def prepare(self) -> None:
-        """Make the root and its folders, those that are missing. Raises NotPermitted and the like."""
+        """Make the root and its folders, those that are missing, and have memory counted per run where the kernel lets us.
+
+        Raises NotPermitted and the like.
+        """
         for path in (self.path, self.supervisors, self.steps, self.hooks):
             try:
                 os.mkdir(path, 0o755)
@@ -47,6 +51,23 @@ class CgroupRoot:
                 continue
             except OSError as error:
                 raise from_errno(error.errno or errno.EIO, "create", f"cgroup {path!r}") from None
+        for path in (self.path, self.steps):
+            _count_memory_below(path)
+
+
+def _count_memory_below(path: str) -> None:
+    """Without the memory controller an OOM kill looks like any SIGKILL; where it cannot be had, `oom_kills` is None.
+
+    Read first: a write waits for cgroups that still go offline. Source: admin-guide/cgroup-v2.rst, "Enabling and Disabling".
+    """
+    with suppress(SpurprocError):
+        folder_fd = open_folder(path)
+        try:
+            there, enabled = (read_text(folder_fd, f"cgroup.{name}").split() for name in ("controllers", "subtree_control"))
+            if b"memory" in there and b"memory" not in enabled:
+                write_text(folder_fd, "cgroup.subtree_control", b"+memory")
+        finally:
+            os.close(folder_fd)
 
 
 def find_cgroup_root() -> CgroupRoot | None:
