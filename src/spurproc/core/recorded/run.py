@@ -11,6 +11,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
+from spurproc.core._native import lib
 from spurproc.core.cgroup.cgroup import Cgroup
 from spurproc.core.cgroup.signal_report import SignalReport
 from spurproc.core.exit_info import ExitInfo, ExitKind, ResourceUsage
@@ -340,9 +341,10 @@ def _watch_folder(files: RunFolder) -> FolderWatch | None:
 
 
 def _reaped(pidfd: Pidfd) -> bool:
+    """POLLHUP says so from Linux 6.9 on; before, a signal 0 is refused."""
     poll = select.poll()
     poll.register(pidfd.fileno(), 0)
-    return bool(poll.poll(0))
+    return bool(poll.poll(0)) or int(lib.spur_pidfd_unreaped(pidfd.fileno(), pidfd.facilities)) == -errno.ESRCH
 
 
 def _until(deadline: float | None) -> float | None:
