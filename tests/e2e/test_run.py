@@ -17,6 +17,7 @@ from spurproc.core.exit_info import ExitKind, ExitSource
 from spurproc.core.tree.members import Containment
 from spurproc.core.tree.termination import KillPlan
 from spurproc.errors import InvalidArgument, ProcessFailed, RunTimeout, SpawnError, WaitTimeout
+from tests.pace import at_this_pace
 
 CONTAINMENTS = [pytest.param(Containment.CGROUP, marks=pytest.mark.needs_cgroup_v2), Containment.DESCENDANTS]
 QUICK = KillPlan(steps=((signal.SIGTERM, 0.2), (signal.SIGKILL, None)))
@@ -79,8 +80,9 @@ def test_a_grandchild_that_holds_the_pipe_hangs_nobody(tmp_path: Path, containme
     assert is_dead(tmp_path / "pid")
 
 
-def test_what_ends_by_itself_is_left_to(tmp_path: Path, containment: Containment) -> None:
+def test_what_ends_by_itself_is_left_to(monkeypatch: pytest.MonkeyPatch, containment: Containment) -> None:
     """`> >(tee)`: its last words are not cut off."""
+    monkeypatch.setattr(sys.modules[run.__module__], "_LEFTOVER_GRACE_S", at_this_pace(0.1))
     result = run(["bash", "-c", "echo hello > >(cat; echo done)"], capture=True, containment=containment)
     assert result.stdout == b"hello\ndone\n"
     assert result.leftovers is None
