@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from spurproc.core import spawn as spawn_module
 from spurproc.core.process.identity import reader
+from spurproc.core.spawn import spawn as spawn_module
 from spurproc.core.spawn.clone_call import CloneRequest, CloneResult, clone
 from spurproc.core.spawn.spawn import SpawnPlan, begin, spawn
 from spurproc.core.spawn.starting import read_progress
