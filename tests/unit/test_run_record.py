@@ -131,3 +131,30 @@ def test_usage_is_read_back() -> None:
 def test_any_usage_is_one_or_none(content: bytes) -> None:
     """It is a trimming: what cannot be read is not there."""
     assert parse_usage(content, NONCE) is None
+
+
+def test_a_key_that_stands_there_twice_is_invalid() -> None:
+    """Two readers need not agree on which of them counts."""
+    content = RECORD.to_bytes().replace(b'"recorder_uid": 0', b'"recorder_uid": 0, "recorder_uid": 1000')
+    with pytest.raises(RecordInvalid, match="twice"):
+        RunRecord.from_bytes(content)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        replace(RECORD, cgroup=None),
+        replace(RECORD, containment=Containment.DESCENDANTS),
+        replace(RECORD, containment=Containment.PROCESS_GROUP, cgroup=None),
+    ],
+)
+def test_a_containment_without_its_means_is_invalid(record: RunRecord) -> None:
+    """A cgroup run without its cgroup would be judged by the leader's group alone, and be GONE too early."""
+    with pytest.raises(RecordInvalid, match="does not fit"):
+        RunRecord.from_bytes(record.to_bytes())
+
+
+def test_a_newer_version_is_named() -> None:
+    """By its number: whoever reads this knows what to upgrade."""
+    with pytest.raises(RecordInvalid, match="version is 2, not 1"):
+        RunRecord.from_bytes(RECORD.to_bytes().replace(b'"version": 1', b'"version": 2'))

@@ -80,7 +80,7 @@ class RunRecord:
         fields = _Fields(content, path)
         try:
             cgroup = fields.optional_object("cgroup")
-            return cls(
+            record = cls(
                 nonce=fields.matching("nonce", _NONCE),
                 boot_id=fields.boot_id("boot_id"),
                 launcher=ProcessIdentity.from_text(fields.text("launcher")),
@@ -94,6 +94,10 @@ class RunRecord:
             )
         except ValueError as error:  # InvalidArgument is one
             raise RecordInvalid(path, str(error)) from error
+        wanted = Containment.DESCENDANTS if record.cgroup is None else Containment.CGROUP
+        if record.containment is not wanted:
+            raise RecordInvalid(path, f"its containment, {record.containment.value}, does not fit its cgroup")
+        return record
 
 
 class _Fields:
@@ -102,7 +106,7 @@ class _Fields:
     def __init__(self, content: bytes, path: str) -> None:
         self._path = path
         try:
-            form = json.loads(content.decode("ascii"))
+            form = json.loads(content.decode("ascii"), object_pairs_hook=_object)
         except (ValueError, RecursionError) as error:
             raise RecordInvalid(path, f"not JSON: {error}") from error
         if not isinstance(form, dict):
@@ -157,6 +161,14 @@ class _Fields:
         if name not in self._form:
             raise self._bad(name, "there")
         return self._form[name] is None
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """A JSON object; two readers need not agree on which of two equal keys counts."""
+    form = dict(pairs)
+    if len(form) != len(pairs):
+        raise ValueError("a key stands there twice")
+    return form
 
 
 def _clipped(texts: tuple[str, ...]) -> list[str]:

@@ -26,6 +26,8 @@ NAME = "exit"
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
 _REPLACEMENTS = 3  # how often the name may move to another file under the reader before it is refused
 
+_OURS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+
 _NUMBER = r"(0|[1-9][0-9]{0,3})"
 _NONCE = re.compile(r"[0-9a-f]{32}")
 _LINE = re.compile(
@@ -109,7 +111,8 @@ def read_sentinel(folder: int | str | os.PathLike[str], nonce: str, owner: int) 
     """The sentinel of the run with this nonce, written by user `owner`, in `folder` (a descriptor, borrowed, or a path).
 
     Raises SentinelRefused where what stands there may not be believed; its reason is one of symlink, folder, fifo, socket,
-    device, unlinked, hard-link, foreign-owner, writable-by-others, oversized, grammar, wrong-nonce, unreadable. Never blocks.
+    device, unlinked, hard-link, foreign-owner, writable-by-others, oversized, grammar, wrong-nonce, unreadable; SystemCallError
+    where this process has no descriptor or memory left to look. Never blocks.
     """
     if _NONCE.fullmatch(nonce) is None:
         raise InvalidArgument(f"cannot read a sentinel for the nonce {nonce!r}: not 32 hexadecimal digits")
@@ -148,6 +151,8 @@ def _read_once(folder_fd: int, owner: int) -> bytes | Pending | None:
     except FileNotFoundError:
         return Pending.ABSENT
     except OSError as error:
+        if error.errno in _OURS:  # it says nothing of the file
+            raise from_errno(error.errno or 0, "open", "the sentinel") from error
         if error.errno == errno.EAGAIN:  # somebody holds a lease on it; the open has asked for it back
             return Pending.PARTIAL
         words = {errno.ELOOP: "symlink", errno.ENXIO: "socket"}
