@@ -18,24 +18,27 @@ ROOT = Path(__file__).parent.parent
 _TIMEOUT_S = 20.0
 _PR_SET_CHILD_SUBREAPER = 36
 
-# argv: folder, containment, another program or "-", then the job's argv. Says how it went, then waits to be killed.
+# argv: folder, containment, another program or "-", "commit" or "hold", then the job's argv. Says how it went, then waits to be
+# killed; "hold": it never lets the recorder go on.
 _LAUNCHER = """
 import sys
-from spurproc.core.recorded import launch as recorded_launch
+from spurproc.core.recorded.channel import RecorderChannel
 from spurproc.core.spawn import program
 from spurproc.core.tree.members import Containment
 from spurproc.core.recorded.launch import launch_recorded
 from spurproc.core.spawn.plan import SpawnPlan
 from spurproc.errors import SpawnError
-folder, containment, other, *argv = sys.argv[1:]
+folder, containment, other, how, *argv = sys.argv[1:]
 if other != "-":
     program.PROGRAM_PATH = other
-begin = recorded_launch.begin
-def begin_and_say(*arguments, **more):
-    begun = begin(*arguments, **more)
+commit = RecorderChannel.commit
+def commit_and_say(channel):
+    if how == "commit":
+        commit(channel)
     print("begun", flush=True)
-    return begun
-recorded_launch.begin = begin_and_say
+    if how == "hold":
+        sys.stdin.read()
+RecorderChannel.commit = commit_and_say
 try:
     run = launch_recorded(SpawnPlan(argv=argv), folder, containment=Containment(containment))
     print("launched", flush=True)
@@ -73,8 +76,11 @@ print(json.dumps(answer))
 class Launcher:
     """A process that launches one recorded run and then waits to be killed. A child of the test: `kill()` it."""
 
-    def __init__(self, folder: Path, containment: str, argv: list[str], *, program: Path | None = None) -> None:
-        arguments = [str(folder), containment, "-" if program is None else str(program), *argv]
+    def __init__(
+        self, folder: Path, containment: str, argv: list[str], *, program: Path | None = None, commit: bool = True
+    ) -> None:
+        how = "commit" if commit else "hold"
+        arguments = [str(folder), containment, "-" if program is None else str(program), how, *argv]
         self._process = subprocess.Popen(
             [sys.executable, "-c", _LAUNCHER, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )

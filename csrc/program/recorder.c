@@ -11,12 +11,18 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-enum { CODE_GAVE_UP = 125, CODE_NO_EXEC = 127, FD_FIRST = 3, BLOCKED_MS = 20 };
+enum { CODE_GAVE_UP = 125, CODE_NO_EXEC = 127, FD_FIRST = 3, BLOCKED_MS = 20, COMMIT_MS = 10000 };
 
 static void report(const struct recorder *recorder, int kind, int value)
 {
     const spur_stage_record_t record = {kind, value};
     (void)send(recorder->launcher_fd, &record, sizeof record, MSG_NOSIGNAL);
+}
+
+static int readable(int fd, int timeout_ms)
+{
+    struct pollfd entry = {.fd = fd, .events = POLLIN};
+    return poll(&entry, 1, timeout_ms) > 0;
 }
 
 static _Noreturn void give_up(const struct recorder *recorder, spur_stage_t stage, int error)
@@ -151,19 +157,15 @@ static void report_leader(const struct recorder *recorder)
     (void)sendmsg(recorder->launcher_fd, &message, MSG_NOSIGNAL);
 }
 
-static int readable(int fd, int timeout_ms)
-{
-    struct pollfd entry = {.fd = fd, .events = POLLIN};
-    return poll(&entry, 1, timeout_ms) > 0;
-}
 
-/* What the leader says until it execs, fails or dies. The launcher is told of a stage only where it blocks: each word wakes it. */
+/* What the leader says until it execs, fails or dies. The launcher is told of a stage only where it blocks: each word wakes it. Not of
+ * the exec: to the launcher that word means that it has come about. */
 static void follow_leader(struct recorder *recorder)
 {
     spur_stage_record_t record;
 
     for (;;) {
-        if (!readable(recorder->leader_fd, BLOCKED_MS))
+        if (!readable(recorder->leader_fd, BLOCKED_MS) && recorder->outcome.stage != SPUR_STAGE_EXEC)
             report(recorder, recorder->outcome.stage, 0);
         if (recv(recorder->leader_fd, &record, sizeof record, MSG_WAITALL) != (ssize_t)sizeof record)
             break;
@@ -221,8 +223,11 @@ static void settle(struct recorder *recorder, const struct end *end)
 static void wait_all(struct recorder *recorder, siginfo_t *ret_info)
 {
     struct end end;
+    int error;
 
-    while (wait_any(recorder, &end) == 0) {
+    while ((error = wait_any(recorder, &end)) == 0 || error == -EINTR) {
+        if (error)
+            continue;
         int is_leader = end.info.si_pid == recorder->leader;
         if (is_leader) {
             settle(recorder, &end);
@@ -232,6 +237,8 @@ static void wait_all(struct recorder *recorder, siginfo_t *ret_info)
         if (is_leader)
             SPUR_POINT(REAPED);
     }
+    if (error != -ECHILD)
+        return;
     if (recorder->plan.containment == SPUR_CONTAINMENT_DESCENDANTS)
         spur_folder_note(recorder, "empty");
     if (!keeps_records(recorder))
@@ -250,6 +257,14 @@ static _Noreturn void end_like(const siginfo_t *info)
     (void)raise(info->si_status);
     (void)spur_child_mask(~(1ULL << (info->si_status - 1)), NULL);
     _exit(128 + info->si_status);
+}
+
+/* One byte from a launcher that holds us by now, and so undoes a launch that is interrupted. Nothing has run, and no leader is named, if
+ * it never comes: the launcher has died or thought better of it. Bounded, as a fork of it may hold its end open. */
+static int await_commit(const struct recorder *recorder)
+{
+    char byte;
+    return readable(recorder->launcher_fd, COMMIT_MS) && recv(recorder->launcher_fd, &byte, 1, 0) == 1 ? 0 : -ECANCELED;
 }
 
 static void open_gate(struct recorder *recorder)
@@ -277,7 +292,8 @@ void spur_recorder_run(const struct spur_view *view)
         give_up(&recorder, view->header->cgroup_fd < 0 || error == -EAGAIN ? SPUR_STAGE_CLONE : SPUR_STAGE_CGROUP, error);
     SPUR_POINT(CLONED);
     drop_plan(view);
-    if (keeps_records(&recorder))
+    error = await_commit(&recorder);
+    if (error == 0 && keeps_records(&recorder))
         error = spur_folder_identity(&recorder, "leader", recorder.leader, recorder.leader_pidfd);
     if (error)
         give_up(&recorder, SPUR_STAGE_RECORDER, error); /* the gate closes with us: the job never ran */

@@ -3,25 +3,24 @@
 
 #include <sys/file.h>
 
-/* The launcher's lock may live on in a child that it forks, so ours is another open file description. A reader may hold the lock
- * between the two, for a moment: it finds us named and alive, and concludes nothing. */
+/* The launcher's lock may live on in a child that it forks, so ours is another open file description. Both are shared locks, and ours is
+ * taken before the launcher's is let go: whoever wants it for itself, to conclude that nobody writes any more, never finds a gap. */
 static int lock_take(struct recorder *recorder)
 {
-    int fd = result_of(openat(recorder->plan.folder_fd, "lock", O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+    int fd = result_of(openat(recorder->plan.folder_fd, "lock", O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
     if (fd < 0)
         return fd;
     recorder->lock_fd = fd;
-    if (flock(recorder->plan.lock_fd, LOCK_UN) < 0)
+    if (flock(fd, LOCK_SH | LOCK_NB) < 0 || flock(recorder->plan.lock_fd, LOCK_UN) < 0)
         return -errno;
     close_fd(&recorder->plan.lock_fd);
-    SPUR_POINT(UNLOCKED);
-    return result_of(flock(fd, LOCK_EX));
+    return 0;
 }
 
 /* Everything that can fail for want of something is opened before the job starts. */
 static int files_open(struct recorder *recorder)
 {
-    const int flags = O_WRONLY | O_NOFOLLOW | O_CLOEXEC, folder = recorder->plan.folder_fd;
+    const int flags = O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, folder = recorder->plan.folder_fd;
 
     recorder->started_fd = result_of(openat(folder, "started", flags));
     recorder->exit_fd = result_of(openat(folder, "exit.tmp", flags));

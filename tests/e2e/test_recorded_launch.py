@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import fcntl
+import math
 import os
+import resource
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from spurproc.core.cgroup.cgroup import Cgroup
+from spurproc.core.cgroup.root import find_cgroup_root
 from spurproc.core.exit_info import ExitKind
 from spurproc.core.observation import Liveness
-from spurproc.core.recorded.durable import FolderLock, PrivateFolder
+from spurproc.core.recorded.durable import PrivateFolder
 from spurproc.core.recorded.launch import launch_recorded
+from spurproc.core.recorded.lock import FolderLock
 from spurproc.core.recorded.run import RecordedRun
 from spurproc.core.spawn.plan import SpawnPlan
 from spurproc.core.tree.members import Containment
 from spurproc.core.tree.termination import KillPlan
-from spurproc.errors import AlreadyGone, InvalidArgument, NotPermitted, RecordInvalid, SpawnError, WaitTimeout
+from spurproc.errors import AlreadyGone, InvalidArgument, NotPermitted, RecordInvalid, SpawnError, SpurprocError, WaitTimeout
 
 CONTAINMENTS = [pytest.param("cgroup", marks=pytest.mark.needs_cgroup_v2), "descendants"]
 KILL = KillPlan(steps=((signal.SIGKILL, None),))
@@ -105,7 +113,8 @@ def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
 def test_what_a_killed_launch_left_is_cleared_by_the_next(tmp_path: Path) -> None:
     """Killed before run.json was there: nothing was started, so the folder is as good as empty once its lock is free."""
     folder = PrivateFolder.create(tmp_path / "run")
-    lock = FolderLock.create(folder)
+    lock = FolderLock.take(folder, create=True)
+    assert lock is not None
     os.close(folder.create_file("exit.tmp", bytes(128)))
     with pytest.raises(RecordInvalid, match="cut short"):
         RecordedRun.open(tmp_path / "run")
@@ -154,3 +163,121 @@ def test_three_fsyncs_before_a_start(tmp_path: Path, monkeypatch: pytest.MonkeyP
         run.wait(10)
         run.terminate()
         run.remove()
+
+
+# argv: folder. Waits for a byte, so that two of them begin together; says how it went.
+_RIVAL = """
+import sys
+from spurproc.core.recorded.launch import launch_recorded
+from spurproc.core.spawn.plan import SpawnPlan
+from spurproc.core.tree.members import Containment
+from spurproc.errors import SpurprocError
+print("up", flush=True)
+sys.stdin.read(1)
+try:
+    run = launch_recorded(SpawnPlan(argv=["sh", "-c", "exit 7"]), sys.argv[1], containment=Containment.DESCENDANTS)
+    print(run.wait(10).code)
+    run.terminate()
+except SpurprocError as error:
+    print(type(error).__name__)
+"""
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_two_launches_into_one_folder(tmp_path: Path, *, made: bool) -> None:
+    """One of them runs, whole; the other one is refused and takes nothing away."""
+    for place in range(10):
+        folder = tmp_path / f"run{place}"
+        if made:
+            folder.mkdir(mode=0o700)
+        command = [sys.executable, "-c", _RIVAL, str(folder)]
+        rivals = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+        for rival in rivals:
+            assert rival.stdout is not None
+            rival.stdout.readline()
+        for rival in rivals:
+            assert rival.stdin is not None
+            rival.stdin.write("x")
+            rival.stdin.flush()
+        said = sorted(rival.communicate()[0].strip() for rival in rivals)
+        assert said == ["7", "InvalidArgument"]
+        with RecordedRun.open(folder) as run:
+            assert run.exit_info().code == 7
+            run.remove()
+
+
+@pytest.mark.needs_cgroup_v2
+def test_the_cgroup_of_a_killed_launch_is_removed_by_the_next(tmp_path: Path) -> None:
+    """Made before run.json could name it: the lock's note does."""
+    root = find_cgroup_root()
+    assert root is not None
+    left_over = f"{root.steps}/{'0' * 32}"
+    with PrivateFolder.create(tmp_path / "run") as folder:
+        lock = FolderLock.take(folder, create=True)
+        assert lock is not None
+        lock.write_note(left_over)
+        Cgroup.create(left_over).close()
+        lock.close()
+    with launch_recorded(SpawnPlan(argv=["true"]), tmp_path / "run", containment=Containment.CGROUP) as run:
+        assert not Path(left_over).exists()
+        assert run.wait(10).succeeded
+        run.terminate()
+        run.remove()
+
+
+@pytest.mark.parametrize("containment", CONTAINMENTS)
+def test_an_exec_that_blocks_is_not_yet_a_launch(tmp_path: Path, containment: str) -> None:
+    """A slow file system; here a lease. Announced is not confirmed: it fails later, and never reads as the job's own 127."""
+    script = tmp_path / "script"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o755)
+    before = signal.signal(signal.SIGIO, signal.SIG_IGN)  # how the kernel asks for the lease back
+    held = os.open(script, os.O_RDWR | os.O_CLOEXEC)
+    fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+    try:
+        plan = SpawnPlan(argv=[str(script)])
+        run = launch_recorded(plan, tmp_path / "run", containment=Containment(containment), confirm_timeout_s=0.3)
+    finally:
+        os.close(held)
+        signal.signal(signal.SIGIO, before)
+    with run:
+        info = run.wait(10)
+        assert (info.kind, info.stage, info.errno) == (ExitKind.NOT_STARTED, "EXEC", 2)
+        run.terminate()
+        run.remove()
+
+
+@pytest.mark.parametrize("containment", CONTAINMENTS)
+def test_a_launch_without_descriptors_leaves_nothing(tmp_path: Path, containment: str) -> None:
+    """Whichever call is the first to find none left; and once there are enough, the job runs."""
+    used = len(os.listdir("/proc/self/fd"))
+    run: RecordedRun | None = None
+    refusals: list[str] = []
+    while run is None:
+        run, refusal = launch_with_room(used + len(refusals), tmp_path / "run", Containment(containment))
+        refusals.append(refusal)
+        assert run is not None or ("Too many open files" in refusal and os.listdir(tmp_path) == [])
+    with run:
+        assert 4 < len(refusals) < 30
+        assert run.wait(10).succeeded
+        run.terminate()
+        run.remove()
+
+
+def launch_with_room(limit: int, folder: Path, containment: Containment) -> tuple[RecordedRun | None, str]:
+    """The run, or the reason why it was not launched with no more than `limit` descriptors."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, before[1]))
+    try:
+        return launch_recorded(SpawnPlan(argv=["true"]), folder, containment=containment), ""
+    except SpurprocError as error:
+        return None, str(error)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_a_nonsense_confirm_timeout_is_refused(tmp_path: Path) -> None:
+    """Before anything is made."""
+    with pytest.raises(InvalidArgument):
+        launch_recorded(SpawnPlan(argv=["true"]), tmp_path / "run", confirm_timeout_s=math.nan)
+    assert os.listdir(tmp_path) == []

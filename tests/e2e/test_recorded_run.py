@@ -16,6 +16,7 @@ from spurproc.core.exit_info import ExitInfo, ExitKind, ExitSource
 from spurproc.core.facilities import Facilities
 from spurproc.core.observation import Liveness
 from spurproc.core.recorded.launch import launch_recorded
+from spurproc.core.recorded.lock import FolderLock
 from spurproc.core.recorded.run import RecordedRun
 from spurproc.core.spawn.plan import SpawnPlan
 from spurproc.core.tree.members import Containment
@@ -72,8 +73,8 @@ def launch_and_kill(folder: Path, containment: str, argv: list[str]) -> None:
 
 def recorder_ended(run: RecordedRun) -> None:
     """Blocks until it has."""
-    assert run._recorder is not None
-    run._recorder.wait(10, reap_grace_s=0)
+    assert run._held.recorder is not None
+    run._held.recorder.wait(10, reap_grace_s=0)
 
 
 def open_names(pid: int) -> set[str]:
@@ -179,7 +180,7 @@ def test_the_recorder_stands_outside_the_job(tmp_path: Path, containment: str) -
         while any(name.startswith("socket:") for name in open_names(recorder)):
             os.sched_yield()
         assert open_names(recorder) == {"run", "lock", "started", "exit.tmp", "usage"}
-        assert run._files.take_lock() is None
+        assert FolderLock.take(run._held.files.folder) is None
         if containment == "cgroup":
             assert Path(f"/proc/{recorder}/cgroup").read_text().rstrip().endswith("/supervisors")
             assert "/steps/" in Path(f"/proc/{leader}/cgroup").read_text()
@@ -199,8 +200,8 @@ def test_the_recorder_ends_as_the_leader_did(tmp_path: Path, script: str, ending
         plan = SpawnPlan(argv=["bash", "-c", script], limits={resource.RLIMIT_CORE: (0, 0)})
         with launch_recorded(plan, tmp_path / "run") as run:
             run.wait(10)
-            assert run._recorder is not None
-            own = run._recorder.wait(10)
+            assert run._held.recorder is not None
+            own = run._held.recorder.wait(10)
             assert (own.code, own.signal, own.core_dumped) == (*ending, False)
             run.terminate()
             run.remove()

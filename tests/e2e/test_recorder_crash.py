@@ -6,21 +6,27 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from spurproc.core.recorded.end import wait_steps
 from spurproc.core.recorded.folder import RunFolder
+from spurproc.core.recorded.lock import FolderLock
 from spurproc.core.recorded.run import RecordedRun
+from spurproc.core.recorded.watch import wait_for
+from spurproc.core.tree.termination import KillPlan
+from spurproc.errors import Busy
 from tests.recording import Launcher, adopting, build_failpoint, read_from_new_process
 
 CONTAINMENTS = [pytest.param("cgroup", marks=pytest.mark.needs_cgroup_v2), "descendants"]
+KILL = KillPlan(steps=((signal.SIGKILL, None),))
 JOB = 'echo ran > "{}/ran"; exit 7'
 
 # In the recorder's own order. Before the leader is named nothing can have run; before the gate opens, nothing has.
-BEFORE_LEADER = ["BEGIN", "NAMED", "UNLOCKED", "LOCKED", "CLONED"]
+BEFORE_LEADER = ["BEGIN", "NAMED", "LOCKED", "CLONED"]
 BEFORE_GATE = ["STARTED"]
 BEFORE_CONFIRMED = ["GATE_OPENED", "CONFIRMED"]
 BEFORE_RECORD = ["LAUNCHED", "ENDED", "WRITTEN"]
@@ -167,8 +173,8 @@ def test_recorder_killed_after_the_launch(tmp_path: Path, point: str, containmen
         assert crash.launcher.outcome() == "launched"
         with RecordedRun.open(tmp_path / "run") as run:
             crash.kill_recorder()
-            if run._leader is not None:
-                run._leader.wait(10)
+            if run._held.leader is not None:
+                run._held.leader.wait(10)
             info = run.wait(10)
             assert (info.kind.value, info.code) == ("exited", 7)
             assert info.source.value in ("waited", "pidfd", "recorded")
@@ -197,9 +203,9 @@ def test_a_leader_killed_at_its_gate_is_never_the_job(tmp_path: Path, containmen
     """Its pidfd tells of a SIGKILL, the job was never exec'd: NOT_STARTED, by whatever source."""
     argv = ["sh", "-c", JOB.format(tmp_path)]
     with stopped_at("STARTED", tmp_path, containment, argv) as crash, RecordedRun.open(tmp_path / "run") as run:
-        assert run._leader is not None
+        assert run._held.leader is not None
         crash.launcher.kill()  # it would remove what we look at
-        run._leader.send_signal(signal.SIGKILL)
+        run._held.leader.send_signal(signal.SIGKILL)
         crash.go_on()
         info = run.wait(10)
         assert (info.kind.value, info.errno) == ("not-started", 0)
@@ -222,18 +228,77 @@ def test_a_reader_sees_a_launch_under_way_as_unknown(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("point", ["NAMED", "UNLOCKED"])
-def test_a_reader_between_two_locks_concludes_nothing(tmp_path: Path, point: str) -> None:
-    """The launcher's lock is free and the recorder's own not yet taken: a reader can have it, and must not say NOT_STARTED."""
+@pytest.mark.parametrize("point", ["BEGIN", "NAMED", "LOCKED", "CLONED"])
+def test_the_lock_passes_to_the_recorder_without_a_gap(tmp_path: Path, point: str) -> None:
+    """Whoever could take it would conclude NOT_STARTED, if it cannot see that the recorder lives: from another pid namespace."""
     argv = ["sh", "-c", JOB.format(tmp_path)]
     with stopped_at(point, tmp_path, "descendants", argv) as crash, RecordedRun.open(tmp_path / "run") as run:
+        crash.launcher.kill()
+        assert FolderLock.take(run._held.files.folder) is None
         assert run.exit_info().reason == "it still runs"
-        lock = run._files.take_lock()
-        assert (lock is None) is (point == "NAMED")
         crash.go_on()
-        if lock is not None:
-            lock.close()
         assert run.wait(10).code == 7
-        assert crash.launcher.outcome() == "launched"
         os.waitid(os.P_PIDFD, crash.recorder, os.WEXITED | os.WNOWAIT)
+        run.remove()
+
+
+@pytest.mark.parametrize("containment", CONTAINMENTS)
+def test_a_launcher_that_dies_before_it_holds_the_recorder_starts_nothing(tmp_path: Path, containment: str) -> None:
+    """Until then it could not undo the launch either, were it interrupted: the recorder waits for its word."""
+    with adopting():
+        launcher = Launcher(tmp_path / "run", containment, ["sh", "-c", JOB.format(tmp_path)], commit=False)
+        launcher.begun()
+        with RecordedRun.open(tmp_path / "run") as run:
+            assert run.observe().evidence == "launching"
+            launcher.kill()
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+            info = run.wait(10)
+        assert (info.kind.value, info.stage) == ("not-started", "NONE")
+    read_from_new_process(tmp_path / "run", remove=True)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("containment", CONTAINMENTS)
+def test_a_wait_begun_before_the_leader_is_named_ends_with_the_leader(tmp_path: Path, containment: str) -> None:
+    """Not with its last descendant, which may live for ever."""
+    argv = ["sh", "-c", "(setsid sleep 1000 > /dev/null 2>&1 &); exit 7"]
+    with stopped_at("LOCKED", tmp_path, containment, argv) as crash, RecordedRun.open(tmp_path / "run") as run:
+        crash.launcher.kill()
+        steps = wait_steps(run._held, 10)
+        wait_for(replace(next(steps), timeout_s=0))
+        crash.go_on()
+        for watch in steps:
+            wait_for(watch)
+        assert run.exit_info().code == 7
+        assert run.terminate(KILL).empty
+        run.remove()
+
+
+@pytest.mark.needs_facility("pidfd_exit_info")
+def test_a_recorder_that_stands_still_with_the_end_written_down_hangs_nobody(tmp_path: Path) -> None:
+    """Stopped or traced between its record and the reap: the record counts."""
+    with stopped_at("PUBLISHED", tmp_path, "descendants", ["sh", "-c", JOB.format(tmp_path)]) as crash:
+        with RecordedRun.open(tmp_path / "run") as run:
+            info = run.wait(10)
+        assert (info.code, info.source.value) == (7, "recorded")
+        crash.go_on()
+        os.waitid(os.P_PIDFD, crash.recorder, os.WEXITED | os.WNOWAIT)
+        read_from_new_process(tmp_path / "run", remove=True)
+
+
+def test_descendants_are_not_gone_before_the_recorder_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A walk that finds nobody proves nothing of a tree that forks faster than that."""
+    with (
+        stopped_at("REAPED", tmp_path, "descendants", ["sh", "-c", JOB.format(tmp_path)]) as crash,
+        RecordedRun.open(tmp_path / "run") as run,
+    ):
+        assert run.wait(10).code == 7
+        assert run.observe().liveness.value == "unknown"
+        with pytest.raises(Busy):
+            run.remove(timeout_s=0)
+        monkeypatch.setattr("spurproc.core.recorded.run._RECORDER_END_S", 0.0)
+        assert not run.terminate(KILL).empty
+        crash.go_on()
+        os.waitid(os.P_PIDFD, crash.recorder, os.WEXITED | os.WNOWAIT)
+        assert run.observe().evidence == "empty"
         run.remove()

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from spurproc.core.recorded.durable import FolderLock, PrivateFolder
+from spurproc.core.recorded.durable import PrivateFolder
+from spurproc.core.recorded.lock import FolderLock
 from spurproc.errors import AlreadyGone, NotPermitted, SystemCallError
 
 
@@ -155,14 +156,15 @@ def test_read_file_refuses_what_is_not_a_small_file(folder: PrivateFolder, kind:
 
 def test_the_lock_excludes_and_is_free_after_the_last_copy(folder: PrivateFolder) -> None:
     """A copy of the descriptor keeps it; closing the first one does not free it."""
-    lock = FolderLock.create(folder)
+    lock = FolderLock.take(folder, create=True)
+    assert lock is not None
     copy = os.dup(lock.fileno())
-    assert FolderLock.try_take(folder) is None
+    assert FolderLock.take(folder) is None
     lock.close()
     lock.close()
-    assert FolderLock.try_take(folder) is None
+    assert FolderLock.take(folder) is None
     os.close(copy)
-    again = FolderLock.try_take(folder)
+    again = FolderLock.take(folder)
     assert again is not None
     assert not os.get_inheritable(again.fileno())
     again.close()
@@ -171,8 +173,9 @@ def test_the_lock_excludes_and_is_free_after_the_last_copy(folder: PrivateFolder
 
 def test_the_lock_survives_other_opens_of_the_file(folder: PrivateFolder) -> None:
     """An fcntl lock would be lost here: opening and closing the file frees those."""
-    lock = FolderLock.create(folder)
+    lock = FolderLock.take(folder, create=True)
+    assert lock is not None
     os.close(folder.open_file("lock"))
-    assert FolderLock.try_take(folder) is None
+    assert FolderLock.take(folder) is None
     lock.close()
     folder.close()

@@ -16,6 +16,7 @@ from spurproc.core.cgroup.cgroup import Cgroup
 from spurproc.core.cgroup.root import CgroupRoot
 from spurproc.core.exit_info import ExitInfo, ExitSource
 from spurproc.core.observation import Liveness
+from spurproc.core.process.identity import ProcessIdentity
 from spurproc.core.process.pidfd import Pidfd
 from spurproc.core.recorded.channel import RecorderChannel
 from spurproc.core.recorded.record import parse_usage
@@ -27,13 +28,14 @@ from spurproc.core.spawn.stage import SpawnStage
 from spurproc.core.spawn.starting import Starting
 from spurproc.core.tree.members import Containment, ProcessTree
 from spurproc.core.tree.termination import KillPlan, Proof, TerminationReport, terminate_tree
-from spurproc.errors import AlreadyGone, Busy
+from spurproc.errors import AlreadyGone, Busy, IdentityUnreadable
 
 __all__ = ["CgroupJob", "Job", "KeptJob"]
 
 KILL_ALL = KillPlan(steps=((signal.SIGKILL, None),))
 _REMOVE_TIMEOUT_S = 2.0
-_KEEPER_END_S = 1.0
+_KEEPER_ROUND_S = 0.1
+_ROUNDS = 10
 
 
 class Job(Protocol):
@@ -56,8 +58,11 @@ class Job(Protocol):
     def is_empty(self) -> bool:
         """Whether nothing of the tree lives: proven. Does not block."""
 
+    def is_lost(self) -> bool:
+        """Whether that cannot be proven any more. Does not block."""
+
     def terminate(self, plan: KillPlan) -> TerminationReport:
-        """`terminate_tree` on all of it."""
+        """`terminate_tree` on all of it; empty only where `is_empty`."""
 
     def end(self) -> ExitInfo:
         """How the leader ended; reaps our child."""
@@ -107,12 +112,18 @@ class CgroupJob:
         """See Job."""
         return self._cgroup.liveness() is Liveness.GONE and self.leader_ended()
 
+    def is_lost(self) -> bool:
+        """See Job."""
+        return False
+
     def terminate(self, plan: KillPlan) -> TerminationReport:
         """See Job."""
         return terminate_tree(self._tree, plan)
 
     def end(self) -> ExitInfo:
         """See Job."""
+        if not self.leader_ended():
+            return ExitInfo.unknown("it could not be killed")
         info = self._leader.pidfd.wait()
         return replace(info, oom_kills=self._cgroup.oom_kills())
 
@@ -141,6 +152,7 @@ class KeptJob:
         self._keeper: Spawned | None = None
         self._channel: RecorderChannel | None = None
         self._leader: Pidfd | None = None
+        self._identity: ProcessIdentity | None = None
 
     def start(self, plan: SpawnPlan, timeout_s: float) -> None:
         """See Job."""
@@ -149,6 +161,7 @@ class KeptJob:
         )
         starting, self._keeper = begin(replace(plan, cgroup=None, detach=False), recorder=part)
         self._channel = RecorderChannel(starting.take_channel())
+        self._channel.commit()
         self._confirm(starting, self._channel, time.monotonic() + timeout_s)
 
     def _confirm(self, starting: Starting, channel: RecorderChannel, deadline: float) -> None:
@@ -157,10 +170,18 @@ class KeptJob:
             if left_s <= 0:
                 raise starting.failure(SpawnStage(channel.stage), errno.ETIMEDOUT)
             wait_for(Watch(entries=((channel.fileno(), select.POLLIN),), timeout_s=left_s))
-            channel.receive()
-        self._leader = channel.take_leader()
+            self._receive()
         if not channel.launched:
             raise starting.failure(SpawnStage(channel.stage), channel.error, channel.why)
+
+    def _receive(self) -> None:
+        """What the keeper has said. Its leader is held, and known, as soon as it is named."""
+        self._reports.receive()
+        leader = self._reports.take_leader()
+        if leader is not None:
+            self._leader = leader
+            with suppress(IdentityUnreadable, AlreadyGone):
+                self._identity = ProcessIdentity.of_pidfd(leader)
 
     @property
     def _reports(self) -> RecorderChannel:
@@ -174,7 +195,7 @@ class KeptJob:
 
     def leader_ended(self) -> bool:
         """See Job."""
-        self._reports.receive()
+        self._receive()
         return self._reports.wait_status is not None or self._reports.ended
 
     def empty_entries(self) -> list[tuple[int, int]]:
@@ -183,23 +204,49 @@ class KeptJob:
 
     def is_empty(self) -> bool:
         """See Job."""
-        self._reports.receive()
+        self._receive()
         return self._reports.empty
 
-    def terminate(self, plan: KillPlan) -> TerminationReport:
+    def is_lost(self) -> bool:
         """See Job."""
+        return self._reports.ended and not self._reports.empty
+
+    @property
+    def _tree(self) -> ProcessTree:
+        """The leader's group too: without a keeper it is all that can be found."""
         keeper = None if self._keeper is None else self._keeper.identity
-        report = terminate_tree(ProcessTree(leader_pidfd=self._leader, subreaper=keeper), plan)
-        if report.proof is Proof.NONE_FOUND and not self._reports.ended:
-            wait_for(Watch(entries=tuple(self.empty_entries()), timeout_s=_KEEPER_END_S))
-        return replace(report, proof=Proof.NO_DESCENDANTS) if report.proof is Proof.NONE_FOUND and self.is_empty() else report
+        return ProcessTree(leader=self._identity, leader_pidfd=self._leader, subreaper=keeper)
+
+    def terminate(self, plan: KillPlan) -> TerminationReport:
+        """See Job. Walks that find nobody prove nothing of who forks faster than they look: only the keeper's ECHILD does."""
+        self._wake_keeper()
+        report = terminate_tree(self._tree, plan)
+        for _ in range(_ROUNDS):
+            if report.proof is Proof.NOT_EMPTY or self._keeper_says_empty() or self.is_lost():
+                break
+            report = terminate_tree(self._tree, plan)
+        if report.proof is Proof.NOT_EMPTY:
+            return report
+        return replace(report, proof=Proof.NO_DESCENDANTS if self.is_empty() else Proof.NONE_FOUND)
+
+    def _wake_keeper(self) -> None:
+        """The job may have stopped it: as its user it may do that."""
+        if self._keeper is not None:
+            with suppress(AlreadyGone):
+                self._keeper.pidfd.send_signal(signal.SIGCONT)
+
+    def _keeper_says_empty(self) -> bool:
+        """Blocks for a moment: it says so right after the last one's end."""
+        if not self.is_empty() and not self._reports.ended:
+            wait_for(Watch(entries=tuple(self.empty_entries()), timeout_s=_KEEPER_ROUND_S))
+        return self.is_empty()
 
     def end(self) -> ExitInfo:
         """See Job."""
         status, usage = self._reports.wait_status, self._reports.usage
         if status is not None:
             return ExitInfo.from_wait_status(status, source=ExitSource.WAITED, usage=parse_usage(usage or b"", self._nonce))
-        if self._leader is not None and self._reports.launched:
+        if self._leader is not None and self._reports.launched and self._leader.liveness() is Liveness.GONE:
             return self._leader.wait()
         return ExitInfo.unknown("the keeper was killed before the job had ended")
 
@@ -214,6 +261,10 @@ class KeptJob:
             self._keeper.pidfd.wait()
             self._keeper.pidfd.close()
             self._channel.close()
+        elif self._keeper is not None:  # interrupted before it was let go on: its leader ends at the gate
+            self._keeper.pidfd.send_signal(signal.SIGKILL)
+            self._keeper.pidfd.wait()
+            self._keeper.pidfd.close()
         if self._leader is not None:
             self._leader.close()
         self._keeper = self._channel = self._leader = None

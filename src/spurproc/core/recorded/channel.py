@@ -8,7 +8,8 @@ from __future__ import annotations
 import array
 import os
 import struct
-from _socket import CMSG_SPACE, MSG_CMSG_CLOEXEC, SCM_RIGHTS, SOL_SOCKET, socket
+from _socket import CMSG_SPACE, MSG_CMSG_CLOEXEC, MSG_NOSIGNAL, SCM_RIGHTS, SOL_SOCKET, socket
+from contextlib import suppress
 
 from spurproc.core._native import lib
 from spurproc.core.process.pidfd import Pidfd
@@ -65,6 +66,14 @@ class RecorderChannel:
             if self.launched or self._not_started
             else "its recorder was killed before it could tell whether the job had started"
         )
+
+    def commit(self) -> None:
+        """Let the recorder go on to the job: from here on the caller holds it, and ends it if the launch is given up.
+
+        Without this, or when the caller dies before, nothing is started. A recorder that has died is told of by `ended`.
+        """
+        with suppress(BrokenPipeError):
+            self._socket.send(b"\0", MSG_NOSIGNAL)
 
     def receive(self) -> None:
         """Take in all that is there. Does not block."""

@@ -1,4 +1,4 @@
-"""Files that must be true after a crash: a private folder held by a descriptor, atomic replacement, locks.
+"""Files that must be true after a crash: a private folder held by a descriptor, and atomic replacement in it.
 
 Every access goes through the held descriptor, so a folder that was removed is never made again (mkdir and open(O_CREAT) in it
 say ENOENT) and one that was put in its place is never mistaken for it.
@@ -7,17 +7,16 @@ say ENOENT) and one that was put in its place is never mistaken for it.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Self
 
 from spurproc.errors import NotPermitted, SystemCallError, from_errno
 
-__all__ = ["FolderLock", "PrivateFolder"]
+__all__ = ["PrivateFolder", "named_errors"]
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -29,7 +28,7 @@ _PRIVATE_FOLDER = 0o700
 
 
 @contextmanager
-def _named(verb: str, noun: str) -> Iterator[None]:
+def named_errors(verb: str, noun: str) -> Iterator[None]:
     """Turns an OSError of the body into ours, with what was being done."""
     try:
         yield
@@ -47,6 +46,11 @@ def _write_all(fd: int, data: bytes) -> None:
 
 def _distrust(path: str, reason: str) -> NotPermitted:
     return NotPermitted(errno.EPERM, f"cannot trust the folder {path!r}: {reason}")
+
+
+def _absolute(path: str | os.PathLike[str]) -> str:
+    with named_errors("find", "the current folder"):  # it may have been removed
+        return os.path.abspath(path)
 
 
 def _open_parent(path: str) -> int:
@@ -85,8 +89,8 @@ class PrivateFolder:
 
         Raises NotPermitted where it is not ours, not private, or behind a symbolic link; AlreadyGone where there is none.
         """
-        where = os.path.abspath(path)
-        with _named("open", f"the folder {where!r}"):
+        where = _absolute(path)
+        with named_errors("open", f"the folder {where!r}"):
             parent_fd = _open_parent(where)
             try:
                 fd = cls._open_checked(where, parent_fd)
@@ -98,17 +102,31 @@ class PrivateFolder:
     @classmethod
     def create(cls, path: str | os.PathLike[str]) -> Self:
         """Make the folder, mode 0700 whatever the umask, and open it. Raises SystemCallError (EEXIST) where the name is taken."""
-        where = os.path.abspath(path)
-        with _named("make", f"the folder {where!r}"):
+        where = _absolute(path)
+        with named_errors("make", f"the folder {where!r}"):
             parent_fd = _open_parent(where)
             try:
                 os.mkdir(os.path.basename(where), _PRIVATE_FOLDER, dir_fd=parent_fd)
-                fd = os.open(os.path.basename(where), _FOLDER, dir_fd=parent_fd)
-                os.fchmod(fd, _PRIVATE_FOLDER)
+                fd = cls._open_made(where, parent_fd)
             except BaseException:
                 os.close(parent_fd)
                 raise
         return cls(where, fd, parent_fd)
+
+    @classmethod
+    def _open_made(cls, path: str, parent_fd: int) -> int:
+        """The folder just made, if it is still that: in a parent that others may write, another may stand there by now."""
+        fd = -1
+        try:
+            fd = cls._open_checked(path, parent_fd)
+            os.fchmod(fd, _PRIVATE_FOLDER)
+        except BaseException:
+            if fd >= 0:
+                os.close(fd)
+            with suppress(OSError):
+                os.rmdir(os.path.basename(path), dir_fd=parent_fd)
+            raise
+        return fd
 
     @staticmethod
     def _open_checked(path: str, parent_fd: int) -> int:
@@ -158,12 +176,21 @@ class PrivateFolder:
 
     def names(self) -> list[str]:
         """The names in the folder."""
-        with _named("list", f"the folder {self.path!r}"):
+        with named_errors("list", f"the folder {self.path!r}"):
             return os.listdir(self._fd)
+
+    def has(self, name: str) -> bool:
+        """Whether anything has this name. Takes no descriptor."""
+        with named_errors("look at", self._noun(name)):
+            try:
+                os.stat(name, dir_fd=self._fd, follow_symlinks=False)
+            except FileNotFoundError:
+                return False
+        return True
 
     def create_file(self, name: str, content: bytes = b"") -> int:
         """A new file, mode 0600, holding `content`; its descriptor, which the caller owns. Not fsynced."""
-        with _named("create", self._noun(name)):
+        with named_errors("create", self._noun(name)):
             fd = os.open(name, _CREATE, _PRIVATE_FILE, dir_fd=self._fd)
             try:
                 _write_all(fd, content)
@@ -175,19 +202,24 @@ class PrivateFolder:
 
     def open_file(self, name: str) -> int:
         """The file opened for reading, never blocking and never through a link; the caller owns it and judges what it is."""
-        with _named("open", self._noun(name)):
+        with named_errors("open", self._noun(name)):
             return os.open(name, _READ, dir_fd=self._fd)
 
     def read_file(self, name: str, limit_bytes: int) -> bytes:
         """The content of a regular file of ours. Raises NotPermitted where it is something else, or longer than `limit_bytes`."""
-        fd = self.open_file(name)
+        try:
+            fd = self.open_file(name)
+        except SystemCallError as error:
+            if error.errno in (errno.ELOOP, errno.ENXIO):
+                raise NotPermitted(errno.EPERM, f"cannot trust {self._noun(name)}: a symbolic link, or a socket") from error
+            raise
         try:
             facts = os.fstat(fd)
             if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_size > limit_bytes:
                 raise NotPermitted(
                     errno.EPERM, f"cannot trust {self._noun(name)}: not a file of ours of at most {limit_bytes} bytes"
                 )
-            with _named("read", self._noun(name)):
+            with named_errors("read", self._noun(name)):
                 return os.pread(fd, limit_bytes, 0)
         finally:
             os.close(fd)
@@ -197,7 +229,7 @@ class PrivateFolder:
         temporary = f".{name}.{os.urandom(4).hex()}"
         fd = self.create_file(temporary, content)
         try:
-            with _named("replace", self._noun(name)):
+            with named_errors("replace", self._noun(name)):
                 os.fsync(fd)
                 os.rename(temporary, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
                 os.fsync(self._fd)
@@ -209,7 +241,7 @@ class PrivateFolder:
 
     def discard_file(self, name: str) -> None:
         """Unlink `name`; one that is not there is fine."""
-        with _named("remove", self._noun(name)):
+        with named_errors("remove", self._noun(name)):
             try:
                 os.unlink(name, dir_fd=self._fd)
             except FileNotFoundError:
@@ -217,7 +249,7 @@ class PrivateFolder:
 
     def sync_above(self) -> None:
         """Make the folder's own name durable: fsync the folder above."""
-        with _named("fsync", f"the folder above {self.path!r}"):
+        with named_errors("fsync", f"the folder above {self.path!r}"):
             fd = os.open(".", _FOLDER, dir_fd=self._parent_fd)
             try:
                 os.fsync(fd)
@@ -227,62 +259,8 @@ class PrivateFolder:
     def remove(self) -> None:
         """Remove the empty folder, if its name still leads to it. Raises SystemCallError (ENOTEMPTY) where it is not empty."""
         if self.is_named():
-            with _named("remove", f"the folder {self.path!r}"):
+            with named_errors("remove", f"the folder {self.path!r}"):
                 os.rmdir(os.path.basename(self.path), dir_fd=self._parent_fd)
 
     def _noun(self, name: str) -> str:
         return f"{self.path}/{name}"
-
-
-class FolderLock:
-    """The lock on `<folder>/lock`: who holds it is the folder's only writer.
-
-    flock(2) on an open file description of our own, close-on-exec. Never LOCK_UN, which would free the copies that were passed
-    on; never fcntl locks, which any close of the file in this process would free.
-    """
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-
-    @classmethod
-    def create(cls, folder: PrivateFolder) -> Self:
-        """Make `lock` and take it at once. Raises SystemCallError (EEXIST) where there is one."""
-        fd = folder.create_file("lock")
-        try:
-            with _named("lock", f"the folder {folder.path!r}"):
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BaseException:
-            os.close(fd)
-            raise
-        return cls(fd)
-
-    @classmethod
-    def try_take(cls, folder: PrivateFolder) -> Self | None:
-        """Take the lock if nobody holds it, else None. Does not block. Raises AlreadyGone where there is no lock file."""
-        with _named("lock", f"the folder {folder.path!r}"):
-            fd = os.open("lock", os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder.fileno())
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(fd)
-                return None
-            except BaseException:
-                os.close(fd)
-                raise
-        return cls(fd)
-
-    def fileno(self) -> int:
-        """The descriptor; borrowed."""
-        return self._fd
-
-    def close(self) -> None:
-        """Let go; the lock is free when the last copy is closed. May be called twice."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()

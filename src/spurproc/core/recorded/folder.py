@@ -1,18 +1,19 @@
 """The folder of a recorded run, and what may be concluded from what is there and from what is not.
 
-`lock` (held by the launcher, then by the recorder, for as long as it may still write), `run.json`, `started`, `exit.tmp` which
-becomes `exit`, and `usage`. From something absent a conclusion is drawn only under the lock.
+`lock` (shared by the launcher and then the recorder, for as long as they may still write), `run.json`, `started`, `exit.tmp`
+which becomes `exit`, and `usage`. From something absent a conclusion is drawn only under the lock.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 from spurproc.core.exit_info import ExitInfo, ExitKind, ExitSource, ResourceUsage
-from spurproc.core.observation import Liveness
-from spurproc.core.recorded.durable import FolderLock, PrivateFolder
+from spurproc.core.recorded.durable import PrivateFolder
+from spurproc.core.recorded.lock import FolderLock
 from spurproc.core.recorded.record import (
     RUN_LIMIT_BYTES,
     RUN_NAME,
@@ -29,9 +30,9 @@ from spurproc.core.recorded.sentinel import MAX_BYTES, Pending, SentinelKind, Se
 from spurproc.core.spawn.exec_failure import exec_reason
 from spurproc.core.spawn.stage import SpawnStage
 from spurproc.core.vantage import Vantage
-from spurproc.errors import AlreadyGone, RecordInvalid, SentinelRefused, SystemCallError
+from spurproc.errors import AlreadyGone, NotPermitted, RecordInvalid, SentinelRefused, SystemCallError
 
-__all__ = ["RunFolder", "clear_unpublished"]
+__all__ = ["RunFolder", "claim", "remove_files", "remove_unjoined"]
 
 _SENTINEL_ROOM = "exit.tmp"
 # run.json first: what is left of a removal that was cut short reads as "no run", never as one that did not start.
@@ -72,10 +73,7 @@ class RunFolder:
 
     def started(self) -> Started:
         """What the recorder has noted. Raises RecordInvalid."""
-        try:
-            return parse_started(self.folder.read_file(STARTED_NAME, STARTED_BYTES), f"{self.folder.path}/{STARTED_NAME}")
-        except SystemCallError as error:
-            raise RecordInvalid(f"{self.folder.path}/{STARTED_NAME}", str(error)) from error
+        return parse_started(_read(self.folder, STARTED_NAME, STARTED_BYTES), f"{self.folder.path}/{STARTED_NAME}")
 
     def usage(self) -> ResourceUsage | None:
         """What the job used, once it has ended; None before, or where it was not recorded."""
@@ -110,19 +108,15 @@ class RunFolder:
             name, error, interpreter=interpreter, reason=reason, source=ExitSource.RECORDED, trusted=trusted
         )
 
-    def take_lock(self) -> FolderLock | None:
-        """The lock, if nobody holds it who might still write. Raises AlreadyGone where the folder was removed."""
-        return FolderLock.try_take(self.folder)
-
     def conclude(self, leader_end: Callable[[Started], ExitInfo | None]) -> ExitInfo | None:
         """The end of a run whose recorder has gone; None while somebody may still write, or while the leader has not ended.
 
         `leader_end` says what the kernel knows of a leader that ran: UNKNOWN where nothing, None where it still lives.
         """
         try:
-            lock = self.take_lock()
+            lock = FolderLock.take(self.folder)
         except AlreadyGone:
-            return ExitInfo.unknown("the folder of the run was removed")
+            return ExitInfo.unknown("the folder of the run was removed, or its lock")
         if lock is None:
             return None
         with lock:
@@ -141,10 +135,8 @@ class RunFolder:
             return ExitInfo.unknown(str(error))
         if self.record.boot_id != Vantage.read().boot_id:
             return ExitInfo.unknown("the machine was restarted before the end was recorded")
-        if started.recorder is not None and started.recorder.liveness() is Liveness.ALIVE:
-            return None  # it is between the launcher's lock and its own, or has let go of its own and is about to end
         if started.leader is None:
-            return self._not_started(SpawnStage.NONE.value, 0, trusted=True)
+            return self._not_started(SpawnStage.NONE.value, 0, trusted=not self.record.job_may_forge)
         seen = leader_end(started)
         if seen is None or (started.launched and seen.kind is not ExitKind.UNKNOWN):
             return seen
@@ -154,9 +146,13 @@ class RunFolder:
         """`info` with the recorded resources, where it has none of its own."""
         return info if info.usage is not None else replace(info, usage=self.usage())
 
+    def foreign_names(self) -> list[str]:
+        """The names in the folder that are none of a run's own."""
+        return [name for name in self.folder.names() if not _is_ours(name)]
+
     def remove(self) -> None:
         """Remove the records, and then the folder. The caller holds the lock and has proven that nothing lives."""
-        _remove_files(self.folder)
+        remove_files(self.folder)
         self.folder.remove()
 
     def close(self) -> None:
@@ -165,14 +161,19 @@ class RunFolder:
 
 
 def _read_record(folder: PrivateFolder) -> RunRecord:
-    path = f"{folder.path}/{RUN_NAME}"
+    return RunRecord.from_bytes(_read(folder, RUN_NAME, RUN_LIMIT_BYTES), f"{folder.path}/{RUN_NAME}")
+
+
+def _read(folder: PrivateFolder, name: str, limit_bytes: int) -> bytes:
+    """A record's bytes. Raises RecordInvalid for what is there, SystemCallError where this process cannot look just now."""
     try:
-        content = folder.read_file(RUN_NAME, RUN_LIMIT_BYTES)
+        return folder.read_file(name, limit_bytes)
     except AlreadyGone:
-        raise RecordInvalid(path, "there is none: no run was launched here, or its launch was cut short") from None
-    except SystemCallError as error:
-        raise RecordInvalid(path, str(error)) from error
-    return RunRecord.from_bytes(content, path)
+        raise RecordInvalid(
+            f"{folder.path}/{name}", "there is none: no run was launched here, its launch was cut short, or it was removed"
+        ) from None
+    except NotPermitted as error:
+        raise RecordInvalid(f"{folder.path}/{name}", str(error)) from error
 
 
 def _why_lost(started: Started, seen: ExitInfo) -> str:
@@ -183,27 +184,54 @@ def _why_lost(started: Started, seen: ExitInfo) -> str:
     return f"the recorder ended before the job did; {seen.reason}"
 
 
-def _remove_files(folder: PrivateFolder) -> None:
-    left_over = [name for name in folder.names() if name.startswith(f".{RUN_NAME}.")]
-    for name in (*_NAMES[:-1], *left_over, _NAMES[-1]):
+def _is_ours(name: str) -> bool:
+    return name in _NAMES or name.startswith(f".{RUN_NAME}.")
+
+
+def remove_files(folder: PrivateFolder) -> None:
+    """Unlink every file in the folder: `run.json` first, `lock`, which the caller holds, last."""
+    for name in _NAMES[:-1]:
         folder.discard_file(name)
+    with suppress(SystemCallError):  # listing takes a descriptor, and a launch may have failed for want of one
+        for name in folder.names():
+            if name != "lock":
+                folder.discard_file(name)
+    folder.discard_file("lock")
 
 
-def clear_unpublished(folder: PrivateFolder) -> bool:
-    """Clear what a launch left that was killed before it published its run; True if the folder is empty now.
+def claim(folder: PrivateFolder) -> FolderLock | None:
+    """The lock of a folder to launch into; None if that is in use: by a run, by files of others, or by another launch.
 
-    Touches nothing where there is a run, a file that is none of ours, or a launcher that still holds the lock.
+    What a launch left here that was killed before it published its run is cleared away, its cgroup too: nobody has joined that.
     """
-    names = set(folder.names())
-    if any(name not in _NAMES[2:] and not name.startswith(f".{RUN_NAME}.") for name in names):
-        return False
-    if "lock" not in names:
-        return not names
-    lock = FolderLock.try_take(folder)
+    names = folder.names()
+    if not _are_unpublished(names):
+        return None
+    lock = FolderLock.take(folder, create=True)
     if lock is None:
-        return False
-    with lock:
-        if RUN_NAME in folder.names():
-            return False
-        _remove_files(folder)
-    return True
+        return None
+    try:
+        in_use = folder.has(RUN_NAME) or folder.has("exit")
+        if not in_use:
+            remove_unjoined(lock.read_note())
+            for name in names:
+                if name != "lock":
+                    folder.discard_file(name)
+    except BaseException:
+        lock.close()
+        raise
+    if not in_use:
+        return lock
+    lock.close()
+    return None
+
+
+def _are_unpublished(names: list[str]) -> bool:
+    return not names or ("lock" in names and all(_is_ours(name) and name not in (RUN_NAME, "exit") for name in names))
+
+
+def remove_unjoined(path: str) -> None:
+    """Remove the cgroup that a launch has noted before it made it, if it is there. Takes no descriptor, and no cgroup in use."""
+    if path:
+        with suppress(OSError):
+            os.rmdir(path)

@@ -17,11 +17,13 @@ from spurproc.core.cgroup.root import CgroupRoot, find_cgroup_root
 from spurproc.core.process.identity import ProcessIdentity
 from spurproc.core.process.pidfd import Pidfd
 from spurproc.core.recorded.channel import RecorderChannel
-from spurproc.core.recorded.durable import FolderLock, PrivateFolder
-from spurproc.core.recorded.folder import RunFolder, clear_unpublished
+from spurproc.core.recorded.durable import PrivateFolder
+from spurproc.core.recorded.folder import RunFolder, claim, remove_files, remove_unjoined
+from spurproc.core.recorded.held import HeldRun
+from spurproc.core.recorded.lock import FolderLock
 from spurproc.core.recorded.record import RunRecord
 from spurproc.core.recorded.run import RecordedRun
-from spurproc.core.recorded.watch import Watch, wait_for
+from spurproc.core.recorded.watch import Watch, deadline_after, wait_for
 from spurproc.core.spawn.credentials import credentials_of
 from spurproc.core.spawn.environment import env_entries, exec_candidates
 from spurproc.core.spawn.plan import SpawnPlan
@@ -31,7 +33,7 @@ from spurproc.core.spawn.stage import SpawnStage
 from spurproc.core.tree.members import Containment, ProcessTree
 from spurproc.core.tree.termination import KillPlan, terminate_tree
 from spurproc.core.vantage import Vantage
-from spurproc.errors import InvalidArgument, SpurprocError, SystemCallError, Unsupported
+from spurproc.errors import AlreadyGone, InvalidArgument, SpurprocError, SystemCallError, Unsupported
 
 __all__ = ["launch_recorded"]
 
@@ -62,6 +64,7 @@ def launch_recorded(
     """
     if plan.cgroup is not None:
         raise InvalidArgument("cgroup: a recorded run makes one of its own")
+    deadline_after(confirm_timeout_s)  # refused before anything is made
     root = choose_root(containment)
     with ExitStack() as undo:
         launch = _Launch(plan, root, undo)
@@ -92,6 +95,7 @@ class _Launch:
         self._undo = undo
         self._nonce = os.urandom(16).hex()
         self._cgroup: Cgroup | None = None
+        self._channel: RecorderChannel | None = None
         self._leader: Pidfd | None = None
 
     @property
@@ -101,28 +105,45 @@ class _Launch:
     def make(self, path: str | os.PathLike[str]) -> None:
         """The folder with its lock held, the cgroup, and the durable record of what is meant."""
         folder = self._folder(path)
-        self._lock = FolderLock.create(folder)
-        self._undo.callback(self._lock.close)
+        lock = claim(folder)
+        if lock is None:
+            raise InvalidArgument(f"cannot launch into {folder.path!r}: it is not empty, or in use")
+        self._lock = lock
+        self._undo.callback(self._clear, folder)
         if self._root is not None:
-            self._cgroup = Cgroup.create(f"{self._root.steps}/{self._nonce}")
-            self._undo.callback(self._cgroup.close)
-            self._undo.callback(self._cgroup.remove)
-        self._files = RunFolder.publish(folder, self._record())
+            self._make_cgroup(f"{self._root.steps}/{self._nonce}")
+        record = self._record()
+        lock.share()
+        self._files = RunFolder.publish(folder, record)
 
     def _folder(self, path: str | os.PathLike[str]) -> PrivateFolder:
         try:
             folder = PrivateFolder.create(path)
             self._undo.callback(folder.close)
-            self._undo.callback(folder.remove)
+            self._undo.callback(_remove_empty, folder)
         except SystemCallError as error:
             if error.errno != errno.EEXIST:
                 raise
             folder = PrivateFolder.open(path)
             self._undo.callback(folder.close)
-            if not clear_unpublished(folder):
-                raise InvalidArgument(f"cannot launch into {folder.path!r}: it is not empty") from None
-        self._undo.callback(clear_all, folder)
         return folder
+
+    def _make_cgroup(self, path: str) -> None:
+        """Noted before it is made: whoever clears up after a launcher killed right here finds it by the lock's note."""
+        self._lock.write_note(path)
+        self._undo.callback(remove_unjoined, path)
+        self._cgroup = Cgroup.create(path)
+        self._undo.callback(self._cgroup.close)
+        self._undo.callback(self._cgroup.remove)
+
+    def _clear(self, folder: PrivateFolder) -> None:
+        """Remove what a failed launch wrote, once nobody can write any more: its recorder shares the lock until it has ended."""
+        self._lock.close()
+        with suppress(AlreadyGone):
+            lock = FolderLock.take_within(folder, _GONE_TIMEOUT_S)
+            if lock is not None:
+                with lock:
+                    remove_files(folder)
 
     def _record(self) -> RunRecord:
         who = credentials_of(self._plan.user, self._plan.group, self._plan.groups)
@@ -153,9 +174,10 @@ class _Launch:
         try:
             plan = replace(self._plan, cgroup=self._cgroup, detach=True)
             self._starting, self._spawned = begin(plan, recorder=part, birth_fd=birth_fd)
-            self._channel = RecorderChannel(self._starting.take_channel())
             self._undo.callback(self._abandon)
+            self._channel = RecorderChannel(self._starting.take_channel())
             self._settle_in(birth_fd)
+            self._channel.commit()
         finally:
             self._lock.close()  # close, never unlock: the recorder has a copy, and soon a lock of its own
             if birth_fd >= 0:
@@ -167,9 +189,15 @@ class _Launch:
             with suppress(SystemCallError):
                 write_text(birth_fd, "cgroup.procs", str(self._spawned.pid).encode("ascii"))
 
+    @property
+    def _reports(self) -> RecorderChannel:
+        if self._channel is None:
+            raise InvalidArgument("cannot ask a recorder: none was started")
+        return self._channel
+
     def confirm(self, deadline: float) -> None:
         """Wait for the exec of the job. Raises SpawnError if it failed."""
-        channel = self._channel
+        channel = self._reports
         while not channel.decided and time.monotonic() < deadline:
             wait_for(Watch(entries=((channel.fileno(), select.POLLIN),), timeout_s=max(0.0, deadline - time.monotonic())))
             channel.receive()
@@ -179,25 +207,27 @@ class _Launch:
 
     def take_run(self) -> RecordedRun:
         """What was launched, for the caller to own."""
-        run = RecordedRun(self._files, leader=self._leader, recorder=self._spawned.pidfd, launched=self._channel.launched)
-        self._channel.close()
-        if self._cgroup is not None:
-            self._cgroup.close()
-        return run
+        launched, recorder = self._reports.launched, self._spawned.pidfd
+        held = HeldRun(self._files, leader=self._leader, recorder=recorder, cgroup=self._cgroup, was_launched=launched)
+        held.refresh()
+        self._reports.close()
+        return RecordedRun(held)
 
     def _abandon(self) -> None:
-        """Nothing of it may live on. A recorder that has said its last word is ending by itself."""
-        recorder = self._spawned.pidfd
-        with suppress(SpurprocError):
-            self._channel.receive()
-            self._leader = self._leader or self._channel.take_leader()
-        if not self._channel.decided:
-            self._kill_tree()
+        """Nothing of it may live on. A recorder that was never let go on, or has said its last word, ends by itself."""
+        recorder, channel = self._spawned.pidfd, self._channel
+        self._starting.close()
+        if channel is not None:
             with suppress(SpurprocError):
-                recorder.send_signal(signal.SIGKILL)
+                channel.receive()
+                self._leader = self._leader or channel.take_leader()
+            if not channel.decided:
+                self._kill_tree()
+                with suppress(SpurprocError):
+                    recorder.send_signal(signal.SIGKILL)
         wait_for(Watch(entries=((recorder.fileno(), select.POLLIN),), timeout_s=_GONE_TIMEOUT_S))
         self._kill_tree()  # a leader at its gate ends when its recorder does: here it is waited for
-        for part in (self._channel, recorder, self._leader):
+        for part in (channel, recorder, self._leader):
             if part is not None:
                 part.close()
 
@@ -208,10 +238,10 @@ class _Launch:
         terminate_tree(tree, _KILL_ALL, timeout_s=_GONE_TIMEOUT_S)
 
 
-def clear_all(folder: PrivateFolder) -> None:
-    """Remove what a failed launch wrote; its recorder has ended."""
-    for name in folder.names():
-        folder.discard_file(name)
+def _remove_empty(folder: PrivateFolder) -> None:
+    """Remove the folder that a failed launch made, unless another launch has moved in."""
+    with suppress(SystemCallError):
+        folder.remove()
 
 
 def _absolute_cwd(plan: SpawnPlan) -> str | None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import os
 import select
+import time
 from dataclasses import dataclass
 
 from spurproc.core._native import check, ffi, lib
+from spurproc.errors import InvalidArgument
 
-__all__ = ["FolderWatch", "Watch", "wait_async_for", "wait_for"]
+__all__ = ["FolderWatch", "Watch", "deadline_after", "wait_async_for", "wait_for"]
 
 _EVENTS_BYTES = 4096
+_DAY_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +23,15 @@ class Watch:
 
     entries: tuple[tuple[int, int], ...]
     timeout_s: float | None
+
+
+def deadline_after(timeout_s: float | None) -> float | None:
+    """The absolute monotonic time `timeout_s` from now; None for none. Raises InvalidArgument for what is no length of time."""
+    if timeout_s is None:
+        return None
+    if not timeout_s <= math.inf:
+        raise InvalidArgument(f"cannot wait {timeout_s} seconds")
+    return time.monotonic() + timeout_s
 
 
 class FolderWatch:
@@ -50,11 +63,12 @@ class FolderWatch:
 
 
 def wait_for(watch: Watch) -> None:
-    """Block until one of the descriptors shows what is waited for, or for the time given."""
+    """Block until one of the descriptors shows what is waited for, or for the time given, at most a day."""
     poll = select.poll()
     for fd, events in watch.entries:
         poll.register(fd, events)
-    poll.poll(None if watch.timeout_s is None else watch.timeout_s * 1000)
+    # poll(2) counts milliseconds in an int: a longer wait is cut in steps of a day.
+    poll.poll(None if watch.timeout_s is None else min(watch.timeout_s, _DAY_S) * 1000)
 
 
 async def wait_async_for(watch: Watch) -> None:
