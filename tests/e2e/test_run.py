@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import math
 import os
 import signal
 import subprocess
@@ -9,14 +11,17 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from spurproc.core.command.run import run
 from spurproc.core.exit_info import ExitKind, ExitSource
+from spurproc.core.facilities import Facilities
 from spurproc.core.tree.members import Containment
+from spurproc.core.tree.process_walk import Descent, GroupOf
 from spurproc.core.tree.termination import KillPlan
-from spurproc.errors import InvalidArgument, ProcessFailed, RunTimeout, SpawnError, WaitTimeout
+from spurproc.errors import InvalidArgument, ProcessFailed, RunTimeout, SpawnError, SystemCallError, WaitTimeout
 from tests.pace import at_this_pace
 
 CONTAINMENTS = [pytest.param(Containment.CGROUP, marks=pytest.mark.needs_cgroup_v2), Containment.DESCENDANTS]
@@ -195,3 +200,84 @@ def test_a_process_group_is_not_enough(containment: Containment) -> None:
     """It cannot be proven empty."""
     with pytest.raises(InvalidArgument):
         run(["true"], containment=Containment.PROCESS_GROUP)
+
+
+def test_a_kill_plan_without_a_kill_still_ends_all_of_it(containment: Containment) -> None:
+    """Deaf to all that the plan has: killed at its end, and nobody waits for an end that does not come."""
+    mild = KillPlan(steps=((signal.SIGTERM, 0.1),))
+    with pytest.raises(RunTimeout) as caught:
+        run(["sh", "-c", "trap '' TERM; while :; do sleep 1000; done"], timeout_s=0.3, kill_plan=mild, containment=containment)
+    assert (caught.value.result.signal, caught.value.result.leftovers.empty) == (9, True)
+
+
+@pytest.mark.parametrize(
+    "options", [{"stdout": 1, "capture": True}, {"stderr": None, "capture": True}, {"stdin": 0, "input": b""}]
+)
+def test_two_wishes_for_one_stream_are_refused(options: dict[str, Any], containment: Containment) -> None:
+    """Rather than one of them being forgotten in silence."""
+    with pytest.raises(InvalidArgument, match="together with"):
+        run(["true"], containment=containment, **options)
+
+
+@pytest.mark.parametrize("timeout_s", [0, -1, 1e-6])
+def test_no_time_at_all_is_a_timeout(timeout_s: float, containment: Containment) -> None:
+    """It was started: that is not what failed."""
+    with pytest.raises(RunTimeout):
+        run(["sleep", "1000"], timeout_s=timeout_s, containment=containment)
+
+
+def test_odd_lengths_of_time(containment: Containment) -> None:
+    """For ever is one; what is no number is refused before anything is started."""
+    assert run(["true"], timeout_s=math.inf, containment=containment).succeeded
+    assert run(["true"], timeout_s=1e15, containment=containment).succeeded
+    with pytest.raises(InvalidArgument):
+        run(["true"], timeout_s=math.nan, containment=containment)
+
+
+def test_a_pipe_that_cannot_be_made_is_an_error_of_ours(containment: Containment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Out of descriptors: nothing is started."""
+
+    def none_left(flags: int) -> tuple[int, int]:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), flags)
+
+    monkeypatch.setattr(os, "pipe2", none_left)
+    with pytest.raises(SystemCallError) as caught:
+        run(["true"], capture=True, containment=containment)
+    assert caught.value.errno == errno.EMFILE
+
+
+def test_what_shares_the_leaders_session_ends_without_a_keeper(tmp_path: Path, containment: Containment) -> None:
+    """The keeper killed, the leader gone: its group is still found by the leader's pidfd. Empty is not claimed."""
+    if containment is Containment.CGROUP or not Facilities.current().pidfd_process_group:
+        return
+    script = (
+        f"sh -c 'echo $$ > {tmp_path}/pid; exec sleep 1000' & while [ ! -s {tmp_path}/pid ]; do :; done; read go; kill -9 $PPID"
+    )
+    begin = time.monotonic()
+    result = run(["sh", "-c", script], input=b"go\n", containment=containment)
+    assert time.monotonic() - begin < 5
+    assert is_dead(tmp_path / "pid")
+    assert result.leftovers is not None
+    assert not result.leftovers.empty
+
+
+def test_a_stopped_keeper_is_continued(containment: Containment) -> None:
+    """Its user's own job may stop it: it proves the end all the same."""
+    if containment is Containment.CGROUP:
+        return
+    with pytest.raises(RunTimeout) as caught:
+        run(["sh", "-c", "read go; kill -STOP $PPID; exit 3"], input=b"go\n", timeout_s=0.5, containment=containment)
+    assert (caught.value.result.code, caught.value.result.leftovers.empty) == (3, True)
+
+
+def test_walks_alone_prove_nothing(tmp_path: Path, containment: Containment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tree that no walk sees, since it forks faster than one: not called empty before its keeper says so."""
+    if containment is Containment.CGROUP:
+        return
+    monkeypatch.setattr(Descent, "find", lambda _: [])
+    monkeypatch.setattr(GroupOf, "find", lambda _: [])
+    script = f"(setsid sh -c 'sleep 0.5; echo end > {tmp_path}/end' > /dev/null 2>&1 &)"
+    result = run(["sh", "-c", script], containment=containment, kill_plan=KillPlan(steps=((signal.SIGKILL, None),)))
+    assert result.leftovers is not None
+    assert result.leftovers.empty
+    assert (tmp_path / "end").exists()

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import select
 from contextlib import suppress
+
+from spurproc.errors import from_errno
 
 __all__ = ["Capture"]
 
 _READ_BYTES = 1 << 18
 _WRITE_BYTES = 1 << 16
 _READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
+
+
+def _pipe() -> tuple[int, int]:
+    try:
+        return os.pipe2(os.O_CLOEXEC)
+    except OSError as error:
+        raise from_errno(error.errno or errno.EIO, "make", "a pipe to the job") from error
 
 
 class Capture:
@@ -27,7 +38,7 @@ class Capture:
 
     def open_output(self) -> tuple[int, bytearray]:
         """A pipe's end for the job to write to, borrowed; and where it will be gathered."""
-        ours, theirs = os.pipe2(os.O_CLOEXEC)
+        ours, theirs = _pipe()
         os.set_blocking(ours, False)  # our end alone: the job's is another open file description
         self._theirs.append(theirs)
         self._reads[ours] = gathered = bytearray()
@@ -35,7 +46,7 @@ class Capture:
 
     def open_input(self, content: bytes) -> int:
         """A pipe's end from which the job reads `content`, then end of file; borrowed."""
-        theirs, ours = os.pipe2(os.O_CLOEXEC)
+        theirs, ours = _pipe()
         os.set_blocking(ours, False)
         self._theirs.append(theirs)
         self._write_fd, self._rest = ours, memoryview(content)
@@ -60,23 +71,20 @@ class Capture:
                 self._write()
 
     def drain(self) -> None:
-        """Take what is left in the pipes. Does not block; what others still hold open is left to them."""
+        """Take what is in the pipes now: one read of all that a pipe can hold. Who outlives the job may write on for ever."""
         for fd in list(self._reads):
-            while self._read(fd):
-                continue
+            self._read(fd, fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ))
 
-    def _read(self, fd: int) -> bool:
-        """Whether there may be more."""
+    def _read(self, fd: int, size: int = _READ_BYTES) -> None:
         try:
-            content = os.read(fd, _READ_BYTES)
+            content = os.read(fd, size)
         except BlockingIOError:
-            return False
+            return
         if content:
             self._reads[fd] += content
-            return True
-        del self._reads[fd]
-        os.close(fd)
-        return False
+        else:
+            del self._reads[fd]
+            os.close(fd)
 
     def _write(self) -> None:
         try:

@@ -15,15 +15,18 @@ from spurproc.core.command.capture import Capture
 from spurproc.core.command.job import CgroupJob, Job, KeptJob
 from spurproc.core.exit_info import ExitInfo
 from spurproc.core.recorded.launch import choose_root
+from spurproc.core.recorded.watch import deadline_after
 from spurproc.core.spawn.environment import EnvArgument
 from spurproc.core.spawn.plan import SpawnPlan, Stdio
 from spurproc.core.tree.members import Containment
-from spurproc.core.tree.termination import KillPlan, TerminationReport
-from spurproc.errors import RunTimeout
+from spurproc.core.tree.termination import KillPlan, Proof, TerminationReport
+from spurproc.errors import InvalidArgument, RunTimeout
 
 __all__ = ["RunOptions", "RunResult", "run"]
 
 _START_TIMEOUT_S = 10.0
+_START_LEAST_S = 1.0  # a short time for the job is no reason to say that it could not be started
+_LAST_RESORT = (signal.SIGKILL, 5.0)  # after a kill plan that has ended without one
 _LEFTOVER_GRACE_S = 0.1  # `cmd > >(tee log)`: tee ends a moment after the shell, and should
 _STDOUT_FD, _STDERR_FD = 1, 2
 
@@ -53,7 +56,10 @@ class RunResult(ExitInfo):
 
     `stdout`, `stderr`: all of it, None where it was not captured. `leftovers`: what it took to end those of its tree that
     outlived it, or all of it at the deadline; None where nothing had to be done. `leftovers.empty` is false if something could
-    not be killed.
+    not be killed, or, under DESCENDANTS, the keeper was killed: then what left the leader's session cannot be found.
+
+    `usage.max_rss_bytes` under CGROUP is at least the caller's own size: Linux counts the memory that a child shares with its
+    parent until it execs. getrusage(2)
     """
 
     containment: Containment
@@ -76,21 +82,23 @@ def run(
 
     When it returns or raises, nothing of the tree lives: proven by a fresh cgroup (`containment` CGROUP), or, where none may be
     made, by a keeper that adopts orphans (DESCENDANTS). What outlives the command is ended by `kill_plan` (TERM, 10 s, KILL)
-    after a grace of 0.1 s. A grandchild that holds a pipe hangs nobody. After `timeout_s` the kill plan is applied to all, and
-    RunTimeout carries the result so far. On KeyboardInterrupt and any other error all of it is killed at once.
+    after a grace of 0.1 s, and what outlives that plan is killed. A grandchild that holds a pipe hangs nobody. After `timeout_s`
+    the kill plan is applied to all, and RunTimeout carries the result so far. On KeyboardInterrupt and any other error all of it
+    is killed at once.
 
     `capture` gathers stdout and stderr in memory, without a limit: for output of unknown size pass a file as `stdout`. `input` is
-    fed to stdin, else that is the null device. Raises SpawnError if the command did not start, Unsupported if `containment`
-    cannot be had. Never raises for how the command ended: see `check()`, `succeeded`, `returncode`.
+    fed to stdin, else that is the null device. Neither goes together with a stream of one's own for the same. Raises SpawnError
+    if the command did not start, Unsupported if `containment` cannot be had. Never raises for how the command ended: see
+    `check()`, `succeeded`, `returncode`.
     """
+    deadline = deadline_after(timeout_s)
     root = choose_root(containment)
     pipes = Capture()
     job: Job | None = None
     try:
         plan, gathered = _plan(argv, pipes, options, content=input, capture=capture)
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
         job = KeptJob() if root is None else CgroupJob(root)
-        job.start(plan, _START_TIMEOUT_S if timeout_s is None else min(timeout_s, _START_TIMEOUT_S))
+        job.start(plan, _START_TIMEOUT_S if timeout_s is None else min(max(timeout_s, _START_LEAST_S), _START_TIMEOUT_S))
         pipes.close_theirs()
         watched = _Watched(job, pipes)
         in_time = watched.wait(job.leader_ended, job.leader_entries, deadline)
@@ -115,7 +123,10 @@ def _plan(
     content: bytes | None,
     capture: bool,
 ) -> tuple[SpawnPlan, tuple[bytearray | None, bytearray | None]]:
-    """The plan with its pipes, and where the output will be."""
+    """The plan with its pipes, and where the output will be. Raises InvalidArgument for two wishes about one stream."""
+    for name in (*(("stdout", "stderr") if capture else ()), *(("stdin",) if content is not None else ())):
+        if name in options:
+            raise InvalidArgument(f"{name}: cannot be given together with {'input' if name == 'stdin' else 'capture'}")
     plan = SpawnPlan(argv=argv, **_with_own_output(options))
     if content is not None:
         plan = replace(plan, stdin=pipes.open_input(content))
@@ -167,18 +178,22 @@ class _Watched:
         if self._empty_within(grace_s):
             return None
         reports = []
-        for sig, span_s in plan.steps:
-            last = sig == signal.SIGKILL
-            reports.append(self._job.terminate(KillPlan(steps=((sig, span_s if last else 0.0),))))
-            if reports[-1].empty or (not last and self._empty_within(span_s)):
+        last_resort = () if plan.steps[-1][0] == signal.SIGKILL else (_LAST_RESORT,)
+        for sig, span_s in (*plan.steps, *last_resort):
+            kills = sig == signal.SIGKILL
+            reports.append(self._job.terminate(KillPlan(steps=((sig, span_s if kills else 0.0),))))
+            over = reports[-1].empty or (self._job.is_lost() and reports[-1].proof is not Proof.NOT_EMPTY)
+            if over or (not kills and self._empty_within(span_s)):
                 break
         # Asked once more, with no time given: what is proven now, and the names of who lives on.
         final = self._job.terminate(KillPlan(steps=((signal.SIGCONT, 0.0),)))
         return replace(final, steps=tuple(step for report in reports for step in report.steps))
 
     def _empty_within(self, span_s: float | None) -> bool:
-        deadline = None if span_s is None else time.monotonic() + span_s
-        return self.wait(self._job.is_empty, self._job.empty_entries, deadline)
+        """False, too, as soon as that cannot be proven any more."""
+        deadline = deadline_after(span_s)
+        self.wait(lambda: self._job.is_empty() or self._job.is_lost(), self._job.empty_entries, deadline)
+        return self._job.is_empty()
 
 
 def _result(job: Job, leftovers: TerminationReport | None, gathered: tuple[bytearray | None, bytearray | None]) -> RunResult:
