@@ -25,10 +25,15 @@ _BACKSTOP_S = 1.0  # nobody can be polled yet, or a recorder stands still with t
 
 def exit_info(run: HeldRun) -> ExitInfo:
     """See RecordedRun.exit_info."""
-    found = _known(run) or _conclude(run, final=True)
-    if found is None and run.leader is not None and not run.leader_lives():
-        return ExitInfo.unknown("it has ended, and its recorder has not said how yet")
-    return found or ExitInfo.unknown("it still runs")
+    return _known(run) or _conclude(run, final=True) or ExitInfo.unknown(_why_not_yet(run))
+
+
+def _why_not_yet(run: HeldRun) -> str:
+    if run.leader is not None and not run.leader_lives():
+        return "it has ended, and its recorder has not said how yet"
+    if run.leader is None and run.started.leader is not None and run.started.leader.liveness() is Liveness.UNKNOWN:
+        return "whether it still runs cannot be told from here"
+    return "it still runs"
 
 
 def _known(run: HeldRun) -> ExitInfo | None:

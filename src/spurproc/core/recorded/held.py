@@ -5,19 +5,24 @@ from __future__ import annotations
 import errno
 import os
 import select
+import time
 from dataclasses import replace
 from typing import Self
 
 from spurproc.core.cgroup.cgroup import Cgroup
+from spurproc.core.facilities import Facilities
 from spurproc.core.observation import Liveness
 from spurproc.core.process.identity import ProcessIdentity
 from spurproc.core.process.pidfd import Pidfd
 from spurproc.core.recorded.folder import RunFolder
 from spurproc.core.recorded.record import RunRecord, Started
+from spurproc.core.recorded.watch import Watch, wait_for
 from spurproc.core.tree.members import Containment, ProcessTree
 from spurproc.errors import AlreadyGone, Busy, IdentityUnreadable, RecordInvalid, Unsupported
 
 __all__ = ["HeldRun", "is_reaped"]
+
+_LOOK_S = 0.02  # where pidfd_open is refused, what is held cannot be polled
 
 
 class HeldRun:
@@ -85,6 +90,14 @@ class HeldRun:
     def recorder_lives(self) -> bool:
         """Whether it is seen to."""
         return self.recorder is not None and self.recorder.liveness() is Liveness.ALIVE
+
+    def await_recorder(self, timeout_s: float) -> None:
+        """Block until it is not seen to live, at most so long. It ends right after the tree that it watches."""
+        deadline = time.monotonic() + timeout_s
+        pollable = Facilities.current().pidfd_open
+        while self.recorder is not None and self.recorder_lives() and (left_s := deadline - time.monotonic()) > 0:
+            entries = ((self.recorder.fileno(), select.POLLIN),) if pollable else ()
+            wait_for(Watch(entries=entries, timeout_s=left_s if pollable else min(left_s, _LOOK_S)))
 
     def leader_lives(self) -> bool:
         """Whether it is held and seen to."""

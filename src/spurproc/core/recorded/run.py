@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import select
 import time
 from contextlib import closing
 from dataclasses import replace
@@ -19,7 +18,7 @@ from spurproc.core.recorded.end import exit_info, wait_steps
 from spurproc.core.recorded.held import HeldRun
 from spurproc.core.recorded.lock import FolderLock
 from spurproc.core.recorded.record import RunRecord
-from spurproc.core.recorded.watch import Watch, deadline_after, wait_async_for, wait_for
+from spurproc.core.recorded.watch import deadline_after, wait_async_for, wait_for
 from spurproc.core.tree.liveness import tree_liveness
 from spurproc.core.tree.members import Containment
 from spurproc.core.tree.signalling import signal_tree
@@ -124,14 +123,9 @@ class RecordedRun:
         report = terminate_tree(self._held.begun_tree("terminate"), kill_plan or KillPlan.default())
         if not self._held.descends or report.proof is Proof.NOT_EMPTY:
             return report
-        self._await_recorder(_RECORDER_END_S)
+        self._held.await_recorder(_RECORDER_END_S)
         noted = self._held.refresh().empty
         return replace(report, proof=Proof.NO_DESCENDANTS if noted else Proof.NONE_FOUND)
-
-    def _await_recorder(self, timeout_s: float) -> None:
-        recorder = self._held.recorder
-        if recorder is not None and timeout_s > 0:
-            wait_for(Watch(entries=((recorder.fileno(), select.POLLIN),), timeout_s=timeout_s))
 
     def exit_info(self) -> ExitInfo:
         """What can be known now about the leader's end; UNKNOWN, and why, while it runs or where it was lost. Does not block.
@@ -198,7 +192,7 @@ class RecordedRun:
     def _prove_empty(self, deadline: float) -> None:
         seen = self.observe()
         if seen.liveness is not Liveness.ALIVE:
-            self._await_recorder(deadline - time.monotonic())
+            self._held.await_recorder(deadline - time.monotonic())
             seen = self.observe()
         if seen.liveness is not Liveness.GONE and self._held.files.folder.is_named():
             raise self._busy(f"not proven empty ({seen.evidence}: {seen.detail})")
