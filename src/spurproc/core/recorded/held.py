@@ -9,6 +9,7 @@ import time
 from dataclasses import replace
 from typing import Self
 
+from spurproc.core._native import lib
 from spurproc.core.cgroup.cgroup import Cgroup
 from spurproc.core.facilities import Facilities
 from spurproc.core.observation import Liveness
@@ -148,7 +149,7 @@ def _hold(identity: ProcessIdentity) -> Pidfd | None:
 
 
 def is_reaped(pidfd: Pidfd) -> bool:
-    """Whether its parent has taken its status: POLLHUP."""
+    """Whether its parent has taken its status. POLLHUP says so from Linux 6.9 on; before, a signal 0 is refused."""
     poll = select.poll()
     poll.register(pidfd.fileno(), 0)
-    return bool(poll.poll(0))
+    return bool(poll.poll(0)) or int(lib.spur_pidfd_unreaped(pidfd.fileno(), pidfd.facilities)) == -errno.ESRCH
