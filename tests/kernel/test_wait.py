@@ -149,7 +149,11 @@ def test_sigchld_ignored_is_never_zero(rung: Facilities) -> None:
     """The kernel reaps at once, waitid says ECHILD, and the status is not 0."""
     with Blocked(7) as child, Pidfd.open(child.pid) as pidfd:
         signal.pidfd_send_signal(child.pidfd, signal.SIGTERM)
-        _told_or_unknown(rung, pidfd.wait(timeout_s=10), -signal.SIGTERM)
+        info = pidfd.wait(timeout_s=10)
+        if info.source is ExitSource.ZOMBIE:  # seen in the moment between its end and the kernel's reap
+            assert info.returncode == -signal.SIGTERM
+        else:
+            _told_or_unknown(rung, info, -signal.SIGTERM)
 
 
 def _told_or_unknown(rung: Facilities, info: ExitInfo, returncode: int) -> None:
