@@ -1,4 +1,4 @@
-/* The binary plan of a program that is to be started: one block of memory, packed by Python (core/spawn_plan.py), read by the
+/* The binary plan of a program that is to be started: one block of memory, packed by Python (core/spawn/plan_layout.py), read by the
  * core and, through a sealed memfd, by the static program. Read by compilers and by cffi: typedefs and enums only.
  *
  * All offsets count bytes from the start of the plan; 0 means absent. A table of strings is count + 1 offsets of 8 bytes, the

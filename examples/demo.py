@@ -94,6 +94,8 @@ def find(folder: Path, script: str) -> Finding:
         if script in TERMINATED:
             run.terminate(KILL_PLAN)
         end = run.wait(timeout_s=60)
+        if run.liveness() is not spurproc.Liveness.GONE:
+            run.terminate(KILL_PLAN)  # what outlived its leader
         tree = run.liveness()
         run.remove()
     return Finding(job=script, identity=identity, containment=run.containment, found=found, end=end, tree=tree)
@@ -119,14 +121,14 @@ def demo(chosen: Path | None, *, as_json: bool) -> None:
     """Launcher, its loss, and the finder, each in a process of its own."""
     folder = chosen or Path(tempfile.mkdtemp(prefix="spurproc-demo-"))
     folder.mkdir(exist_ok=True)
-    try:
-        lost = lose_launcher(folder)
-        print(f"five jobs launched; their launcher: {lost}", file=sys.stderr if as_json else sys.stdout, flush=True)
-        arguments = ["--role", "finder", *(["--json"] if as_json else []), folder]
-        spurproc.run([sys.executable, __file__, *arguments]).check()
-    finally:
-        if chosen is None:
-            shutil.rmtree(folder)
+    lost = lose_launcher(folder)
+    print(f"five jobs launched; their launcher: {lost}", file=sys.stderr if as_json else sys.stdout, flush=True)
+    arguments = ["--role", "finder", *(["--json"] if as_json else []), folder]
+    end = spurproc.run([sys.executable, __file__, *arguments])
+    if not end.succeeded:
+        raise SystemExit(f"demo: the finder failed ({end}); what is left of the runs stands in {folder}")
+    if chosen is None:
+        shutil.rmtree(folder)
 
 
 def main() -> None:
