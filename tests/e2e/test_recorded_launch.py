@@ -281,3 +281,16 @@ def test_a_nonsense_confirm_timeout_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument):
         launch_recorded(SpawnPlan(argv=["true"]), tmp_path / "run", confirm_timeout_s=math.nan)
     assert os.listdir(tmp_path) == []
+
+
+def test_an_interrupt_while_the_folder_is_claimed_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lock file is there, and nobody has it yet."""
+
+    def interrupted(_: FolderLock) -> str:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(FolderLock, "read_note", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        launch_recorded(SpawnPlan(argv=["true"]), tmp_path / "run")
+    assert os.listdir(tmp_path) == []

@@ -94,6 +94,7 @@ class _Launch:
         self._root = root
         self._undo = undo
         self._nonce = os.urandom(16).hex()
+        self._claimed = False
         self._cgroup: Cgroup | None = None
         self._channel: RecorderChannel | None = None
         self._leader: Pidfd | None = None
@@ -105,11 +106,11 @@ class _Launch:
     def make(self, path: str | os.PathLike[str]) -> None:
         """The folder with its lock held, the cgroup, and the durable record of what is meant."""
         folder = self._folder(path)
+        self._undo.callback(self._clear, folder)
         lock = claim(folder)
         if lock is None:
             raise InvalidArgument(f"cannot launch into {folder.path!r}: it is not empty, or in use")
-        self._lock = lock
-        self._undo.callback(self._clear, folder)
+        self._lock, self._claimed = lock, True
         if self._root is not None:
             self._make_cgroup(f"{self._root.steps}/{self._nonce}")
         record = self._record()
@@ -138,12 +139,15 @@ class _Launch:
 
     def _clear(self, folder: PrivateFolder) -> None:
         """Remove what a failed launch wrote, once nobody can write any more: its recorder shares the lock until it has ended."""
-        self._lock.close()
         with suppress(AlreadyGone):
-            lock = FolderLock.take_within(folder, _GONE_TIMEOUT_S)
+            lock = claim(folder) if not self._claimed else self._take_again(folder)
             if lock is not None:
                 with lock:
                     remove_files(folder)
+
+    def _take_again(self, folder: PrivateFolder) -> FolderLock | None:
+        self._lock.close()
+        return FolderLock.take_within(folder, _GONE_TIMEOUT_S)
 
     def _record(self) -> RunRecord:
         who = credentials_of(self._plan.user, self._plan.group, self._plan.groups)
