@@ -191,12 +191,16 @@ class KeptJob:
 
     def leader_entries(self) -> list[tuple[int, int]]:
         """See Job."""
+        if self._reports.ended and self._leader is not None:
+            return [(self._leader.fileno(), select.POLLIN)]
         return [(self._reports.fileno(), select.POLLIN)]
 
     def leader_ended(self) -> bool:
         """See Job."""
         self._receive()
-        return self._reports.wait_status is not None or self._reports.ended
+        if self._reports.wait_status is not None or not self._reports.ended:
+            return self._reports.wait_status is not None
+        return self._leader is None or self._leader.liveness() is Liveness.GONE  # the keeper was killed: the leader goes on
 
     def empty_entries(self) -> list[tuple[int, int]]:
         """See Job."""
