@@ -8,7 +8,7 @@ import os
 import signal as _signal
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from spurproc.errors import ExitUnknown, InvalidArgument, NotStarted, ProcessFailed
 
@@ -147,7 +147,7 @@ class ExitInfo:
         """Known to have exited with code 0. Never raises."""
         return self.kind is ExitKind.EXITED and self.code == 0
 
-    def check(self) -> ExitInfo:
+    def check(self) -> Self:
         """Itself if it succeeded, else ProcessFailed, which carries it."""
         if not self.succeeded:
             raise ProcessFailed(str(self), self)
