@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import os
 from dataclasses import dataclass
+from typing import Any
 
 __all__ = ["Refusal", "RefusalReason", "Route", "SignalReport"]
 
@@ -57,3 +58,14 @@ class SignalReport:
     refused: tuple[Refusal, ...]
     passes: int
     complete: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain dict for `json.dumps`."""
+        return {
+            "signal": self.signal,
+            "route": [way.name for way in self.route],
+            "signalled": self.signalled,
+            "refused": [{"pid": who.pid, "errno": who.errno, "reason": who.reason.value} for who in self.refused],
+            "passes": self.passes,
+            "complete": self.complete,
+        }
