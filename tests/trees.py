@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 
 from spurproc.core.process.identity import ProcessIdentity
+from spurproc.core.process.pidfd import Pidfd
+from spurproc.core.tree.leader import Leader
 from spurproc.core.tree.members import ProcessTree
 from tests.payload import Payload
 
@@ -27,9 +29,10 @@ def inside(folder: Path, name: str) -> Path:
     return below
 
 
-def tree_of(leader: Payload, **parts: object) -> ProcessTree:
+def tree_of(leader: Payload, *, pidfd: Pidfd | None = None, **parts: object) -> ProcessTree:
     """The tree that a payload leads."""
-    return ProcessTree(leader=ProcessIdentity.of(leader.pid), **parts)  # type: ignore[arg-type]  # the parts of a tree
+    held = Leader(identity=ProcessIdentity.of(leader.pid), pidfd=pidfd)
+    return ProcessTree(leader=held, **parts)  # type: ignore[arg-type]  # the parts of a tree
 
 
 def released(payload: Payload) -> int:

@@ -13,6 +13,7 @@ import pytest
 from spurproc.core.cgroup.signal_report import RefusalReason, Route
 from spurproc.core.process.identity import ProcessIdentity, forget_reader
 from spurproc.core.process.pidfd import Pidfd
+from spurproc.core.tree.leader import Leader
 from spurproc.core.tree.liveness import tree_liveness
 from spurproc.core.tree.members import Containment, ProcessTree, members
 from spurproc.core.tree.process_walk import GroupOf, read_process
@@ -69,7 +70,7 @@ def test_group_of_a_reaped_leader(payload: Start, mask: str, held: bool) -> None
         left = _members_of_session(leader)
         assert len(left) == 2
         with without(mask) as facilities:
-            report = signal_tree(ProcessTree(leader=identity, leader_pidfd=pidfd if held else None), signal.SIGTERM)
+            report = signal_tree(ProcessTree(leader=Leader(identity=identity, pidfd=pidfd if held else None)), signal.SIGTERM)
             works = facilities.pidfd_process_group and (held or (facilities.pidfs_handle and facilities.pidfs_inode))
     assert report.signalled == (2 if works else 0)
     assert report.route is (Route.PROCESS_GROUP if works else Route.NOBODY)
@@ -106,7 +107,7 @@ def test_recycled_pid_is_never_signalled(held: bool) -> None:
             first.reap()
             with reborn(first.pid) as stranger:
                 os.setpgid(stranger.pid, stranger.pid)
-                report = signal_tree(ProcessTree(leader=identity, leader_pidfd=pidfd if held else None), signal.SIGKILL)
+                report = signal_tree(ProcessTree(leader=Leader(identity=identity, pidfd=pidfd if held else None)), signal.SIGKILL)
                 assert report.signalled == 0
                 assert report.route is Route.NOBODY
                 assert Pidfd.open(stranger.pid).liveness().value == "alive"
@@ -122,7 +123,11 @@ def test_caller_in_the_group_is_refused() -> None:
             for leader in (os.getpid(), child.pid):
                 os.setpgid(child.pid, child.pid if leader == child.pid else os.getpid())
                 try:
-                    found.append(str(signal_tree(ProcessTree(leader=ProcessIdentity.of(leader)), signal.SIGTERM).signalled))
+                    found.append(
+                        str(
+                            signal_tree(ProcessTree(leader=Leader(identity=ProcessIdentity.of(leader))), signal.SIGTERM).signalled
+                        )
+                    )
                 except SignalRefused:
                     found.append("refused")
         return found
@@ -213,7 +218,7 @@ def test_descendants_of_a_dead_subreaper_are_nobodys(payload: Start) -> None:
 
 def test_gone_already_is_no_error() -> None:
     with Blocked() as child:
-        tree = ProcessTree(leader=ProcessIdentity.of(child.pid))
+        tree = ProcessTree(leader=Leader(identity=ProcessIdentity.of(child.pid)))
     report = signal_tree(tree, signal.SIGTERM)
     assert (report.signalled, report.refused, report.complete, report.route) == (0, (), True, Route.NOBODY)
 
@@ -229,7 +234,7 @@ def test_group_under_hidepid_is_signalled_through_the_leaders_pidfd(payload: Sta
     leader = payload("session", str(NOBODY))
     leader.wait_ready(3)
     with Pidfd.open(leader.pid) as pidfd:
-        tree = tree_of(leader, leader_pidfd=pidfd)
+        tree = tree_of(leader, pidfd=pidfd)
 
         def ask() -> list[object]:
             report = signal_tree(tree, signal.SIGTERM)

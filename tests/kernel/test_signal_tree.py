@@ -17,6 +17,7 @@ from spurproc.core.cgroup.signal_report import RefusalReason, Route
 from spurproc.core.cgroup.sweep import MAX_PASSES, SeenTable
 from spurproc.core.facilities import Facilities
 from spurproc.core.process.identity import ProcessIdentity
+from spurproc.core.tree.leader import Leader
 from spurproc.core.tree.members import ProcessTree
 from spurproc.core.tree.signalling import signal_tree
 from spurproc.errors import InvalidArgument, SignalRefused
@@ -261,4 +262,4 @@ def test_kill_in_a_delegated_cgroup_crosses_users(cgroup: Cgroup, cgroup_root: P
 @pytest.mark.parametrize("bad", [-1, 65, True])
 def test_signal_that_is_none_is_refused(bad: int) -> None:
     with Blocked() as child, pytest.raises(InvalidArgument):
-        signal_tree(ProcessTree(leader=ProcessIdentity.of(child.pid)), bad)
+        signal_tree(ProcessTree(leader=Leader(identity=ProcessIdentity.of(child.pid))), bad)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from spurproc.core.cgroup.cgroup import Cgroup
+from spurproc.core.exit_info import ExitInfo
 from tests.spawning import DETACH_AND_STATUS, output_of, read_to_end
 
 INTENDED = {
@@ -27,6 +28,7 @@ INTENDED_HERE = {
 }
 """What may differ beside, where the tests themselves were started from a terminal, or with these ignored (make does so)."""
 
+Differences = dict[str, tuple[list[bytes] | None, list[bytes] | None]]
 ARGUMENTS = ["", "a b", "\udcff"]
 
 
@@ -75,10 +77,15 @@ def intended() -> set[str]:
     return INTENDED.keys() | (INTENDED_HERE.keys() & present)
 
 
-def _differences(probe: Path, **fields: Any) -> dict[str, tuple[list[bytes] | None, list[bytes] | None]]:
+def _differences(probe: Path, **fields: Any) -> Differences:
+    return differences_from_bare(probe, lambda argv, environment: output_of(argv, env=environment, **fields))
+
+
+def differences_from_bare(probe: Path, start: Callable[[list[Any], list[bytes]], tuple[bytes, ExitInfo]]) -> Differences:
+    """What the probe sees of itself, bare and when `start`ed with arguments and environment: stdout and the end."""
     environment = [b"A=1", b"B=\xff\xfe", b"PATH=/bin"]
     bare_output, bare_status = _bare(probe, environment)
-    output, ended = output_of([probe, *ARGUMENTS], env=environment, **fields)
+    output, ended = start([probe, *ARGUMENTS], environment)
     assert bare_status == ended.returncode == 42
     bare, ours = _facts(bare_output), _facts(output)
     assert len(bare) > 40

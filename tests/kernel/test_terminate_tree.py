@@ -14,6 +14,7 @@ import pytest
 from spurproc.core.cgroup.cgroup import Cgroup
 from spurproc.core.process.identity import ProcessIdentity
 from spurproc.core.process.pidfd import Pidfd
+from spurproc.core.tree.leader import Leader
 from spurproc.core.tree.members import Containment, ProcessTree
 from spurproc.core.tree.termination import KillPlan, Proof, terminate_tree
 from spurproc.errors import SignalRefused
@@ -170,10 +171,9 @@ def test_process_group_is_ended_and_never_proven(payload: Start) -> None:
 def test_deaf_process_group_is_killed_after_its_leader_was_reaped(payload: Start) -> None:
     leader = payload("session", "0", "leave")
     leader.wait_ready(3)
-    tree = tree_of(leader)
     with Pidfd.open(leader.pid) as pidfd:
         leader.wait_exit()
-        report = terminate_tree(ProcessTree(leader=tree.leader, leader_pidfd=pidfd), TERM_KILL)
+        report = terminate_tree(tree_of(leader, pidfd=pidfd), TERM_KILL)
     assert report.proof is Proof.NONE_FOUND
     assert sum(step.signalled for step in report.steps) == 2
 
@@ -230,7 +230,7 @@ def test_unbounded_kill_ends_when_all_refuse(cgroup: Cgroup, cgroup_root: Path, 
 
 def test_gone_leader_is_none_found() -> None:
     with Blocked() as child:
-        tree = ProcessTree(leader=ProcessIdentity.of(child.pid))
+        tree = ProcessTree(leader=Leader(identity=ProcessIdentity.of(child.pid)))
     assert terminate_tree(tree).proof is Proof.NONE_FOUND
 
 

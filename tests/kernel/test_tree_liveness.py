@@ -13,8 +13,10 @@ from spurproc.core.cgroup.cgroup import Cgroup
 from spurproc.core.observation import Liveness
 from spurproc.core.process.identity import ProcessIdentity
 from spurproc.core.process.pidfd import Pidfd
+from spurproc.core.tree.leader import Leader
 from spurproc.core.tree.liveness import Subject, liveness_many, tree_liveness
 from spurproc.core.tree.members import ProcessTree
+from spurproc.errors import InvalidArgument
 from tests.payload import Payload
 from tests.relatives import NOBODY, Blocked, in_fork
 from tests.trees import inside, move, tree_of
@@ -61,7 +63,7 @@ def test_leader_moved_out_is_alive_and_escaped(cgroup_root: Path, payload: Start
     leader = payload("hold", cgroup=mine)
     leader.wait_ready()
     with Cgroup.open(mine) as own, Pidfd.open(leader.pid) as pidfd:
-        tree = tree_of(leader, cgroup=own, leader_pidfd=pidfd if held else None)
+        tree = tree_of(leader, cgroup=own, pidfd=pidfd if held else None)
         move(leader.pid, foreign)
         if removed:
             own.remove()
@@ -93,7 +95,7 @@ def test_unreadable_cgroup_leaves_it_to_the_leader(cgroup_root: Path, payload: S
 
     def ask() -> list[str]:
         with Cgroup.open(cgroup_root) as cgroup:
-            trees = (ProcessTree(leader=identity, cgroup=cgroup), ProcessTree(cgroup=cgroup))
+            trees = (ProcessTree(leader=Leader(identity=identity), cgroup=cgroup), ProcessTree(cgroup=cgroup))
             return [tree_liveness(tree).liveness.value for tree in trees]
 
     assert in_fork(ask, uid=NOBODY) == ["alive", "unknown"]
@@ -103,16 +105,15 @@ def test_unreadable_cgroup_leaves_it_to_the_leader(cgroup_root: Path, payload: S
 def test_leader_that_cannot_be_told_is_never_gone(cgroup: Cgroup) -> None:
     """Named in another pid namespace: the empty cgroup proves nothing about it."""
     foreign = dataclasses.replace(ProcessIdentity.of(os.getpid()), pid_namespace=1, pid=2**31 - 2, pidfs_inode=None)
-    assert _ask(ProcessTree(leader=foreign, cgroup=cgroup))[0] == "unknown"
+    assert _ask(ProcessTree(leader=Leader(identity=foreign), cgroup=cgroup))[0] == "unknown"
 
 
 def test_group_left_behind_is_alive(payload: Start) -> None:
     leader = payload("session", "0", "leave")
     leader.wait_ready(3)
-    tree = tree_of(leader)
     with Pidfd.open(leader.pid) as pidfd:
         leader.wait_exit()
-        held = ProcessTree(leader=tree.leader, leader_pidfd=pidfd)
+        held = tree_of(leader, pidfd=pidfd)
         assert _ask(held) == ("alive", "group", False)
         leader.release()
         leader.reap()
@@ -175,3 +176,12 @@ def test_unreadable_is_unknown_among_many(cgroup_root: Path, payload: Start) -> 
             return [found.value for found in liveness_many([cgroup, cgroup])]
 
     assert in_fork(ask, uid=NOBODY) == ["unknown", "unknown"]
+
+
+def test_leader_is_never_held_by_the_pidfd_of_another(payload: Start) -> None:
+    """What would be watched could not be signalled."""
+    leader, other = payload("hold"), payload("hold")
+    with Pidfd.open(leader.pid) as own, Pidfd.open(other.pid) as foreign:
+        assert Leader(identity=ProcessIdentity.of(leader.pid), pidfd=own).liveness() is Liveness.ALIVE
+        with pytest.raises(InvalidArgument, match=str(other.pid)):
+            Leader(identity=ProcessIdentity.of(leader.pid), pidfd=foreign)

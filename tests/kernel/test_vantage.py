@@ -18,6 +18,7 @@ from spurproc.core.facilities import MASK_VARIABLE, Facilities
 from spurproc.core.observation import Liveness
 from spurproc.core.process.identity import ProcessIdentity, forget_reader
 from spurproc.core.process.pidfd import Pidfd
+from spurproc.core.tree.leader import Leader
 from spurproc.core.tree.liveness import liveness_many, tree_liveness
 from spurproc.core.tree.members import ProcessTree
 from spurproc.core.tree.signalling import signal_tree
@@ -163,8 +164,8 @@ def test_without_a_proc_that_shows_us_nothing_is_gone(cgroup_root: Path, payload
         forget_reader()
         with Cgroup.open(cgroup_root) as cgroup, Pidfd.open(leader.pid) as pidfd:
             told = [found.value for found in liveness_many([identity, pidfd, cgroup])]
-            tree = ProcessTree(leader=identity, leader_pidfd=pidfd, cgroup=cgroup)
-            alone = terminate_tree(ProcessTree(leader=identity), KillPlan(steps=((signal.SIGKILL, None),)))
+            tree = ProcessTree(leader=Leader(identity=identity, pidfd=pidfd), cgroup=cgroup)
+            alone = terminate_tree(ProcessTree(leader=Leader(identity=identity)), KillPlan(steps=((signal.SIGKILL, None),)))
             found: list[object] = [*told, identity.liveness().value, tree_liveness(tree).liveness.value, alone.proof.name]
             if Facilities.current().pidfd_info and Facilities.current().pidfs_inode:
                 found += [signal_tree(tree, 0).signalled, terminate_tree(tree).empty]

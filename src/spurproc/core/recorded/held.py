@@ -18,6 +18,7 @@ from spurproc.core.process.pidfd import Pidfd
 from spurproc.core.recorded.folder import RunFolder
 from spurproc.core.recorded.record import RunRecord, Started
 from spurproc.core.recorded.watch import Watch, wait_for
+from spurproc.core.tree.leader import Leader
 from spurproc.core.tree.members import Containment, ProcessTree
 from spurproc.errors import AlreadyGone, Busy, IdentityUnreadable, RecordInvalid, Unsupported
 
@@ -122,8 +123,7 @@ class HeldRun:
     def tree(self) -> ProcessTree:
         """A leader is noted only once it has joined its cgroup."""
         return ProcessTree(
-            leader=self.started.leader,
-            leader_pidfd=self.leader,
+            leader=None if self.started.leader is None else Leader(identity=self.started.leader, pidfd=self.leader),
             cgroup=self.cgroup(),
             subreaper=self.started.recorder if self.descends else None,
         )

@@ -30,6 +30,7 @@ from spurproc.core.spawn.plan import SpawnPlan
 from spurproc.core.spawn.plan_layout import RecorderPart
 from spurproc.core.spawn.spawn import begin
 from spurproc.core.spawn.stage import SpawnStage
+from spurproc.core.tree.leader import Leader
 from spurproc.core.tree.members import Containment, ProcessTree
 from spurproc.core.tree.termination import KillPlan, terminate_tree
 from spurproc.core.vantage import Vantage
@@ -236,9 +237,10 @@ class _Launch:
                 part.close()
 
     def _kill_tree(self) -> None:
-        leader = self._files.started().leader
+        named = self._files.started().leader
+        leader = None if named is None else Leader(identity=named, pidfd=self._leader)
         subreaper = self._spawned.identity if self._cgroup is None else None
-        tree = ProcessTree(leader=leader, leader_pidfd=self._leader, cgroup=self._cgroup, subreaper=subreaper)
+        tree = ProcessTree(leader=leader, cgroup=self._cgroup, subreaper=subreaper)
         terminate_tree(tree, _KILL_ALL, timeout_s=_GONE_TIMEOUT_S)
 
 

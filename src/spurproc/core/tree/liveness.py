@@ -103,9 +103,6 @@ def _observe_tree(tree: ProcessTree) -> Observation:
 
 
 def _observe_leader(tree: ProcessTree) -> Observation | None:
-    if tree.leader_pidfd is not None:
-        liveness = tree.leader_pidfd.liveness()
-        return Observation(liveness=liveness, evidence="pidfd", detail=f"the leader is {liveness.value}")
     return None if tree.leader is None else tree.leader.observe()
 
 
@@ -130,7 +127,7 @@ def _observe_uncontained(tree: ProcessTree) -> Observation:
         return _observe_descent(tree.subreaper.pid, Descent(tree.subreaper))
     if tree.leader is None or leader is None:
         return Observation(liveness=Liveness.UNKNOWN, evidence="nothing", detail="there is nobody to ask about")
-    with GroupOf(tree.leader, tree.leader_pidfd) as group:
+    with GroupOf(tree.leader.identity, tree.leader.pidfd) as group:
         left = len(group.find())
     if left:
         return Observation(liveness=Liveness.ALIVE, evidence="group", detail=f"{left} members of the leader's group live")

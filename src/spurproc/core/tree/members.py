@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from spurproc.core.cgroup.cgroup import Cgroup
 from spurproc.core.observation import Liveness
 from spurproc.core.process.identity import ProcessIdentity
-from spurproc.core.process.pidfd import Pidfd
+from spurproc.core.tree.leader import Leader
 from spurproc.core.tree.process_walk import Descent, GroupOf, ProcessRow, read_process, unique
 from spurproc.errors import InvalidArgument, SpurprocError
 
@@ -31,13 +31,11 @@ class Containment(enum.Enum):
 class ProcessTree:
     """The parts by which a tree is reached; all are borrowed.
 
-    `leader`: the process that was exec'd. `leader_pidfd`: held since it started, where it is; it still names the leader's group
-    after the leader was reaped. `cgroup` is the tree's own. `subreaper`: its descendants belong to the tree, itself does not.
-    `joined`: whether the leader is known to have entered the cgroup; before that, an empty cgroup says nothing.
+    `leader`: the process that was exec'd. `cgroup` is the tree's own. `subreaper`: its descendants belong to the tree, itself
+    does not. `joined`: whether the leader is known to have entered the cgroup; before that, an empty cgroup says nothing.
     """
 
-    leader: ProcessIdentity | None = None
-    leader_pidfd: Pidfd | None = None
+    leader: Leader | None = None
     cgroup: Cgroup | None = None
     subreaper: ProcessIdentity | None = None
     joined: bool = True
@@ -54,9 +52,7 @@ class ProcessTree:
         return Containment.PROCESS_GROUP if self.subreaper is None else Containment.DESCENDANTS
 
     def leader_liveness(self) -> Liveness:
-        """The leader's, by the held pidfd first; GONE where there never was one."""
-        if self.leader_pidfd is not None:
-            return self.leader_pidfd.liveness()
+        """The leader's; GONE where there never was one."""
         return Liveness.GONE if self.leader is None else self.leader.liveness()
 
 
@@ -71,7 +67,7 @@ def members(tree: ProcessTree) -> list[ProcessRow]:
     if tree.subreaper is not None:
         rows.extend(Descent(tree.subreaper).find())
     if tree.leader is not None:
-        with GroupOf(tree.leader, tree.leader_pidfd) as group:
+        with GroupOf(tree.leader.identity, tree.leader.pidfd) as group:
             rows.extend(group.find())
     return [row for row in unique(rows) if row.pid != os.getpid()]
 

@@ -41,10 +41,12 @@ def signal_tree(tree: ProcessTree, signal: int) -> SignalReport:
     if tree.leader is None:
         _refuse_cgroup(tree)
         return _report(signal, _sweep_strong(tree, signal, seen))
-    with GroupOf(tree.leader, tree.leader_pidfd) as group:
+    with GroupOf(tree.leader.identity, tree.leader.pidfd) as group:
         _refuse_cgroup(tree)
         if group.holds_caller():
-            raise SignalRefused(f"cannot signal the tree of process {tree.leader.pid}: the caller is in its group or session")
+            raise SignalRefused(
+                f"cannot signal the tree of process {tree.leader.identity.pid}: the caller is in its group or session"
+            )
         parts = _sweep_strong(tree, signal, seen)
         found = any(swept.signalled or swept.refused for swept in parts.values())
         if not found or not group.leader_in(seen):

@@ -8,8 +8,8 @@ import select
 import signal as _signal
 import time
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
-from typing import overload
+from dataclasses import asdict, dataclass
+from typing import Any, overload
 
 from spurproc.core.cgroup.events import RECHECK_S
 from spurproc.core.cgroup.signal_report import SignalReport
@@ -74,6 +74,10 @@ class Survivor:
     wait_channel: str
     name: str
 
+    def __str__(self) -> str:
+        where = f" in {self.wait_channel}" if self.wait_channel else ""
+        return f"process {self.pid} ({self.name!r}, state {self.state}{where})"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TerminationReport:
@@ -92,6 +96,16 @@ class TerminationReport:
         """Whether it is proven that nothing of the tree lives."""
         return self.proof in (Proof.CGROUP_EMPTY, Proof.NO_DESCENDANTS)
 
+    def to_json(self) -> dict[str, Any]:
+        """A plain dict for `json.dumps`."""
+        return {
+            "empty": self.empty,
+            "proof": self.proof.value,
+            "containment": self.containment.value,
+            "steps": [step.to_json() for step in self.steps],
+            "survivors": [asdict(survivor) for survivor in self.survivors],
+        }
+
 
 def terminate_tree(tree: ProcessTree, plan: KillPlan | None = None, *, timeout_s: float | None = None) -> TerminationReport:
     """Walk the kill plan until the tree is proven empty, or the plan or `timeout_s` is over. Blocks until then.
@@ -106,7 +120,7 @@ def terminate_tree(tree: ProcessTree, plan: KillPlan | None = None, *, timeout_s
     for signal, grace_s in (plan or KillPlan.default()).steps:
         if proof is not Proof.NOT_EMPTY or _passed(deadline):
             break
-        report, proof = _take_step(tree, signal, _earlier(deadline, grace_s))
+        report, proof = _take_step(tree, signal, _earlier(deadline, grace_s), bounded=grace_s is not None)
         reports.append(report)
     return TerminationReport(
         containment=tree.containment,
@@ -116,12 +130,13 @@ def terminate_tree(tree: ProcessTree, plan: KillPlan | None = None, *, timeout_s
     )
 
 
-def _take_step(tree: ProcessTree, signal: int, deadline: float | None) -> tuple[SignalReport, Proof]:
+def _take_step(tree: ProcessTree, signal: int, deadline: float | None, *, bounded: bool) -> tuple[SignalReport, Proof]:
+    """`bounded`: the step has a time of its own, in which those who refuse the signal may end by themselves."""
     last = report = _send(tree, signal)
     while True:
         proof = _prove(tree)
         refused_by_all = bool(last.refused) and not last.signalled
-        if proof is not Proof.NOT_EMPTY or _passed(deadline) or (deadline is None and refused_by_all):
+        if proof is not Proof.NOT_EMPTY or _passed(deadline) or (not bounded and refused_by_all):
             return report, proof
         _await_change(tree, deadline)
         if signal == _signal.SIGKILL and _prove(tree) is Proof.NOT_EMPTY:
@@ -183,8 +198,9 @@ def _await_change(tree: ProcessTree, deadline: float | None) -> None:
 def _hold(tree: ProcessTree, held: ExitStack) -> set[int]:
     """Pidfds of the members that are seen, not too many at once; none where pidfds cannot be polled."""
     pidfds: set[int] = set()
-    if tree.leader_pidfd is not None and tree.leader_liveness() is Liveness.ALIVE and Facilities.current().pidfd_open:
-        pidfds.add(tree.leader_pidfd.fileno())
+    leader = None if tree.leader is None else tree.leader.pidfd
+    if leader is not None and leader.liveness() is Liveness.ALIVE and Facilities.current().pidfd_open:
+        pidfds.add(leader.fileno())
     for row in members(tree)[:_MAX_POLLED] if Facilities.current().pidfd_open else ():
         with suppress(SpurprocError):
             pidfds.add(held.enter_context(Pidfd.open(row.pid)).fileno())
