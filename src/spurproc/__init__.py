@@ -26,6 +26,7 @@ from spurproc.errors import (
     ProcessFailed,
     RecordInvalid,
     RunTimeout,
+    RunUnproven,
     SentinelRefused,
     SignalRefused,
     SpawnError,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from spurproc.core.spawn.plan import SpawnPlan
     from spurproc.core.spawn.spawn import ReapedBy, Spawned, spawn
     from spurproc.core.spawn.stage import SpawnStage
+    from spurproc.core.tree.leader import Leader
     from spurproc.core.tree.liveness import liveness_many, tree_liveness
     from spurproc.core.tree.members import Containment, ProcessTree
     from spurproc.core.tree.signalling import signal_tree
@@ -72,6 +74,7 @@ __all__ = [
     "InvalidArgument",
     "KernelTooOld",
     "KillPlan",
+    "Leader",
     "Liveness",
     "NotCgroup2",
     "NotPermitted",
@@ -91,6 +94,7 @@ __all__ = [
     "Route",
     "RunResult",
     "RunTimeout",
+    "RunUnproven",
     "SentinelRefused",
     "SignalRefused",
     "SignalReport",
@@ -132,6 +136,7 @@ _HOMES = {
     "core.spawn.plan": ("SpawnPlan",),
     "core.spawn.spawn": ("ReapedBy", "Spawned", "spawn"),
     "core.spawn.stage": ("SpawnStage",),
+    "core.tree.leader": ("Leader",),
     "core.tree.liveness": ("liveness_many", "tree_liveness"),
     "core.tree.members": ("Containment", "ProcessTree"),
     "core.tree.signalling": ("signal_tree",),

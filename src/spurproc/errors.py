@@ -19,6 +19,7 @@
     |- ProcessFailed                        `check()` on a run that did not succeed
     |- WaitTimeout (TimeoutError)           the deadline passed; the process still runs
     |  `- RunTimeout                        `run` ended everything at its deadline; carries the result so far
+    |- RunUnproven                          `run` cannot prove that nothing lives on: says why and who; carries the result so far
     |- SentinelRefused                      an exit record that may not be believed
     `- RecordInvalid                        a record on disk that cannot be read
 """
@@ -42,6 +43,7 @@ __all__ = [
     "ProcessFailed",
     "RecordInvalid",
     "RunTimeout",
+    "RunUnproven",
     "SentinelRefused",
     "SignalRefused",
     "SpawnError",
@@ -141,6 +143,17 @@ class WaitTimeout(SpurprocError, TimeoutError):
 
 class RunTimeout(WaitTimeout):
     """A run was ended at its deadline; `result` is how, with the output until then."""
+
+    def __init__(self, message: str, result: Any) -> None:
+        self.result = result
+        super().__init__(message)
+
+
+class RunUnproven(SpurprocError):
+    """`run` has killed what it could find, and cannot prove that nothing is left; `result` is how far it got.
+
+    `result.leftovers.survivors` are those seen to live. None are where the proof itself was lost: the job killed its keeper.
+    """
 
     def __init__(self, message: str, result: Any) -> None:
         self.result = result

@@ -8,26 +8,28 @@ import signal
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 from spurproc.core.cgroup.events import RECHECK_S
 from spurproc.core.command.capture import Capture
-from spurproc.core.command.job import CgroupJob, Job, KeptJob
+from spurproc.core.command.cgroup_job import CgroupJob
+from spurproc.core.command.job import KILL_ALL, KILL_TIMEOUT_S, Job
+from spurproc.core.command.kept_job import KeptJob
+from spurproc.core.deadline import deadline_after
 from spurproc.core.exit_info import ExitInfo
 from spurproc.core.recorded.launch import choose_root
-from spurproc.core.recorded.watch import deadline_after
 from spurproc.core.spawn.environment import EnvArgument
 from spurproc.core.spawn.plan import SpawnPlan, Stdio
 from spurproc.core.tree.members import Containment
-from spurproc.core.tree.termination import KillPlan, Proof, TerminationReport
-from spurproc.errors import InvalidArgument, RunTimeout
+from spurproc.core.tree.termination import KillPlan, TerminationReport
+from spurproc.errors import InvalidArgument, RunTimeout, RunUnproven
 
 __all__ = ["RunOptions", "RunResult", "run"]
 
 _START_TIMEOUT_S = 10.0
 _START_LEAST_S = 1.0  # a short time for the job is no reason to say that it could not be started
-_LAST_RESORT = (signal.SIGKILL, 5.0)  # after a kill plan that has ended without one
 _LEFTOVER_GRACE_S = 0.1  # `cmd > >(tee log)`: tee ends a moment after the shell, and should
+_CLOSE_TRIES = 5
 _STDOUT_FD, _STDERR_FD = 1, 2
 
 
@@ -55,8 +57,8 @@ class RunResult(ExitInfo):
     """How the command ended, as ExitInfo, and what it said.
 
     `stdout`, `stderr`: all of it, None where it was not captured. `leftovers`: what it took to end those of its tree that
-    outlived it, or all of it at the deadline; None where nothing had to be done. `leftovers.empty` is false if something could
-    not be killed, or, under DESCENDANTS, the keeper was killed: then what left the leader's session cannot be found.
+    outlived it, or all of it at the deadline, the last SIGKILL included; None where nothing had to be done. `leftovers.empty` is
+    false only in what RunUnproven carries.
 
     `usage.max_rss_bytes` under CGROUP is at least the caller's own size: Linux counts the memory that a child shares with its
     parent until it execs. getrusage(2)
@@ -66,6 +68,17 @@ class RunResult(ExitInfo):
     stdout: bytes | None = None
     stderr: bytes | None = None
     leftovers: TerminationReport | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As ExitInfo, with the rest; output as text, bytes that are not UTF-8 as surrogates (`surrogateescape`)."""
+        form = ExitInfo.to_json(self)  # super() knows no slotted dataclass
+        form["containment"] = self.containment.value
+        for name, output in (("stdout", self.stdout), ("stderr", self.stderr)):
+            if output is not None:
+                form[name] = output.decode("utf-8", "surrogateescape")
+        if self.leftovers is not None:
+            form["leftovers"] = self.leftovers.to_json()
+        return form
 
 
 def run(
@@ -80,24 +93,29 @@ def run(
 ) -> RunResult:
     """Run a command and wait for its end, like subprocess.run, but for the whole tree that it starts. No shell.
 
-    When it returns or raises, nothing of the tree lives: proven by a fresh cgroup (`containment` CGROUP), or, where none may be
-    made, by a keeper that adopts orphans (DESCENDANTS). What outlives the command is ended by `kill_plan` (TERM, 10 s, KILL)
-    after a grace of 0.1 s, and what outlives that plan is killed. A grandchild that holds a pipe hangs nobody. After `timeout_s`
-    the kill plan is applied to all, and RunTimeout carries the result so far. On KeyboardInterrupt and any other error all of it
-    is killed at once.
+    When it returns, nothing of the tree lives: proven by a fresh cgroup (`containment` CGROUP), or, where none may be made, by a
+    keeper that adopts orphans (DESCENDANTS). After the command's end, with a grace of 0.1 s, or after `timeout_s`, what lives is
+    ended by `kill_plan` (TERM, 10 s, KILL), and what that leaves by SIGKILL, in at most 10 s. A plan whose last step has no time
+    waits as long as that takes. A grandchild that holds a pipe hangs nobody. RunTimeout, after `timeout_s`, carries the result so
+    far. On KeyboardInterrupt and any other error all of it is killed at once.
+
+    Raises RunUnproven, with the result so far, where no proof can be had: members are left that may not be signalled or that the
+    kernel does not let go, or the job has killed its keeper, which only DESCENDANTS has. Then, after its own end or `timeout_s`,
+    what can be found is killed, the leader with its group and session, and others may live. An exception that was under way has
+    that as a note.
 
     `capture` gathers stdout and stderr in memory, without a limit: for output of unknown size pass a file as `stdout`. `input` is
-    fed to stdin, else that is the null device. Neither goes together with a stream of one's own for the same. Raises SpawnError
-    if the command did not start, Unsupported if `containment` cannot be had. Never raises for how the command ended: see
-    `check()`, `succeeded`, `returncode`.
+    fed to stdin, else that is the null device. Raises InvalidArgument for `capture` beside `stdout` or `stderr` and for `input`
+    beside `stdin`, SpawnError if the command did not start, Unsupported if `containment` cannot be had. Never raises for how
+    the command ended: see `check()`, `succeeded`, `returncode`.
     """
+    _refuse_doubles(options, content=input, capture=capture)
     deadline = deadline_after(timeout_s)
     root = choose_root(containment)
     pipes = Capture()
-    job: Job | None = None
+    job: Job = KeptJob() if root is None else CgroupJob(root)
     try:
         plan, gathered = _plan(argv, pipes, options, content=input, capture=capture)
-        job = KeptJob() if root is None else CgroupJob(root)
         job.start(plan, _START_TIMEOUT_S if timeout_s is None else min(max(timeout_s, _START_LEAST_S), _START_TIMEOUT_S))
         pipes.close_theirs()
         watched = _Watched(job, pipes)
@@ -105,14 +123,49 @@ def run(
         leftovers = watched.clear(kill_plan or KillPlan.default(), grace_s=_LEFTOVER_GRACE_S if in_time else 0.0)
         pipes.drain()
         result = _result(job, leftovers, gathered)
-    finally:
-        # In this order: a job that is ended here must not wait for a reader.
-        pipes.close()
-        if job is not None:
-            job.close()
-    if not in_time:
-        raise RunTimeout(f"{plan.argv0!r} was ended: it still ran after {timeout_s} s", result)
+        _close(job, pipes)
+    except BaseException as error:
+        left = _close(job, pipes)
+        if left is not None and not left.empty:
+            error.add_note(f"cannot prove that nothing of it lives on: {_why(left)}")
+        raise
+    late = "" if in_time else f"it still ran after {timeout_s} s"
+    if leftovers is not None and not leftovers.empty:
+        raise RunUnproven(
+            f"cannot prove that nothing of {plan.argv0!r} lives on: {_why(leftovers)}{late and '; ' + late}", result
+        )
+    if late:
+        raise RunTimeout(f"{plan.argv0!r} was ended: {late}", result)
     return result
+
+
+def _refuse_doubles(options: RunOptions, *, content: bytes | None, capture: bool) -> None:
+    for argument, meant, others in (("capture", capture, ("stdout", "stderr")), ("input", content is not None, ("stdin",))):
+        for other in others:
+            if meant and other in options:
+                raise InvalidArgument(f"{other}: cannot be given together with {argument}")
+
+
+def _why(left: TerminationReport) -> str:
+    if left.survivors:
+        return f"alive: {', '.join(map(str, left.survivors))}"
+    return "its keeper was killed, and with it the knowledge of what there was"
+
+
+def _close(job: Job, pipes: Capture) -> TerminationReport | None:
+    """Let go of both; what was left to be ended. An interrupt does not end this: it is begun anew, and raised afterwards."""
+    late: BaseException | None = None
+    report = None
+    for _ in range(_CLOSE_TRIES):
+        try:
+            pipes.close()  # first: a job that is ended here must not wait for a reader
+            report = job.close()
+            break
+        except BaseException as error:  # noqa: BLE001 - raised below
+            late = late or error
+    if late is not None:
+        raise late
+    return report
 
 
 def _plan(
@@ -123,10 +176,7 @@ def _plan(
     content: bytes | None,
     capture: bool,
 ) -> tuple[SpawnPlan, tuple[bytearray | None, bytearray | None]]:
-    """The plan with its pipes, and where the output will be. Raises InvalidArgument for two wishes about one stream."""
-    for name in (*(("stdout", "stderr") if capture else ()), *(("stdin",) if content is not None else ())):
-        if name in options:
-            raise InvalidArgument(f"{name}: cannot be given together with {'input' if name == 'stdin' else 'capture'}")
+    """The plan with its pipes, and where the output will be."""
     plan = SpawnPlan(argv=argv, **_with_own_output(options))
     if content is not None:
         plan = replace(plan, stdin=pipes.open_input(content))
@@ -178,19 +228,19 @@ class _Watched:
         if self._empty_within(grace_s):
             return None
         reports = []
-        last_resort = () if plan.steps[-1][0] == signal.SIGKILL else (_LAST_RESORT,)
-        for sig, span_s in (*plan.steps, *last_resort):
+        for sig, span_s in plan.steps:
+            if self._job.is_lost():
+                break
             kills = sig == signal.SIGKILL
             reports.append(self._job.terminate(KillPlan(steps=((sig, span_s if kills else 0.0),))))
-            over = reports[-1].empty or (self._job.is_lost() and reports[-1].proof is not Proof.NOT_EMPTY)
-            if over or (not kills and self._empty_within(span_s)):
+            if reports[-1].empty or (not kills and self._empty_within(span_s)):
                 break
-        # Asked once more, with no time given: what is proven now, and the names of who lives on.
-        final = self._job.terminate(KillPlan(steps=((signal.SIGCONT, 0.0),)))
-        return replace(final, steps=tuple(step for report in reports for step in report.steps))
+        # Whatever the plan has left. It does nothing to an empty tree and says that it is one.
+        reports.append(self._job.terminate(KILL_ALL, timeout_s=KILL_TIMEOUT_S))
+        return replace(reports[-1], steps=tuple(step for report in reports for step in report.steps))
 
     def _empty_within(self, span_s: float | None) -> bool:
-        """False, too, as soon as that cannot be proven any more."""
+        """Whether nothing lives, as soon as that is so, or can never be told, or the time is over."""
         deadline = deadline_after(span_s)
         self.wait(lambda: self._job.is_empty() or self._job.is_lost(), self._job.empty_entries, deadline)
         return self._job.is_empty()
