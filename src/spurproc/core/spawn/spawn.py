@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from spurproc.core._native import lib
+from spurproc.core.interrupts import SignalsHeld
 from spurproc.core.process.identity import ProcessIdentity
 from spurproc.core.process.pidfd import Pidfd
 from spurproc.core.spawn.clone_call import CloneRequest, CloneResult, clone
@@ -74,14 +75,17 @@ def spawn(plan: SpawnPlan, *, timeout_s: float | None = None) -> Spawned:
     pdeathsig; safe from any thread. A program file still open for writing (ETXTBSY) and a full process table (EAGAIN) are tried
     again for half a second.
     """
-    starting, spawned = begin(plan, killable=checked_timeout(timeout_s) is not None)
-    try:
-        starting.confirm(_START_TIMEOUT_S if timeout_s is None else timeout_s)
-    except SpawnError:
-        raise
-    except BaseException:
-        starting.abandon()
-        raise
+    killable = checked_timeout(timeout_s) is not None
+    with SignalsHeld() as held:
+        starting, spawned = begin(plan, killable=killable)
+        try:
+            held.release()
+            starting.confirm(_START_TIMEOUT_S if timeout_s is None else timeout_s)
+        except SpawnError:
+            raise
+        except BaseException:
+            starting.abandon()
+            raise
     return spawned
 
 
