@@ -6,7 +6,9 @@ import time
 
 from spurproc.errors import InvalidArgument
 
-__all__ = ["checked_seconds", "deadline_after"]
+__all__ = ["checked_seconds", "deadline_after", "left_s", "poll_ms", "shortest_s"]
+
+_DAY_S = 86_400.0
 
 
 def checked_seconds(name: str, value: object) -> float:
@@ -19,3 +21,18 @@ def checked_seconds(name: str, value: object) -> float:
 def deadline_after(timeout_s: object) -> float | None:
     """The absolute monotonic time `timeout_s` from now; None for no deadline. Raises InvalidArgument."""
     return None if timeout_s is None else time.monotonic() + checked_seconds("timeout_s", timeout_s)
+
+
+def left_s(deadline: float | None) -> float | None:
+    """Seconds until `deadline`, 0 when it has passed; None without one."""
+    return None if deadline is None else max(0.0, deadline - time.monotonic())
+
+
+def shortest_s(*times_s: float | None) -> float | None:
+    """The shortest of the times, None standing for ever."""
+    return min((time_s for time_s in times_s if time_s is not None), default=None)
+
+
+def poll_ms(timeout_s: float | None) -> float | None:
+    """`timeout_s` for select.poll: poll(2) counts milliseconds in an int, so a longer wait is cut in steps of a day."""
+    return None if timeout_s is None else min(timeout_s, _DAY_S) * 1000

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from spurproc.core._native import check, ffi, lib
-from spurproc.core.deadline import checked_seconds, deadline_after
+from spurproc.core.deadline import checked_seconds, deadline_after, left_s, poll_ms, shortest_s
 from spurproc.core.exit_info import ExitInfo, ExitSource, ResourceUsage
 from spurproc.core.facilities import Facilities
 from spurproc.core.observation import Liveness
@@ -35,7 +35,6 @@ SUBJECT = struct.Struct("=IiQQQQ16s")
 
 _REAP_SOON_S = 0.05
 _LOOK_S = 0.02
-_DAY_S = 86_400.0
 _LIVENESS = {0: Liveness.ALIVE} | dict.fromkeys((1, 2, 3), Liveness.GONE)
 
 _Steps = Generator[tuple[int, float | None], bool, ExitInfo]
@@ -280,17 +279,16 @@ class Pidfd:
     def _until(self, events: int, timeout_s: float | None) -> bool:
         """Block until the descriptor shows `events` (0: POLLHUP), or for `timeout_s`; True if it came."""
         if self._folder:
-            deadline = None if timeout_s is None else time.monotonic() + timeout_s
+            deadline = deadline_after(timeout_s)
             while not self._look(events):
-                left_s = _shorter(_LOOK_S, deadline)
-                if not left_s:
+                step_s = _shorter(_LOOK_S, deadline)
+                if not step_s:
                     return False
-                time.sleep(left_s)  # noqa: TID251 - this descriptor cannot be polled
+                time.sleep(step_s)  # noqa: TID251 - this descriptor cannot be polled
             return True
         poll = select.poll()
         poll.register(self.fileno(), events)
-        # poll(2) counts milliseconds in an int: a longer wait is cut in steps of a day.
-        return bool(poll.poll(None if timeout_s is None else min(timeout_s, _DAY_S) * 1000))
+        return bool(poll.poll(poll_ms(timeout_s)))
 
     def _look(self, events: int) -> bool:
         return bool(self._poll(self.fileno()) & (lib.SPUR_PIDFD_ENDED if events & select.POLLIN else lib.SPUR_PIDFD_REAPED))
@@ -335,8 +333,7 @@ def checked_signal(sig: object) -> int:
 
 
 def _shorter(step_s: float | None, deadline: float | None) -> float | None:
-    left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
-    return step_s if left_s is None else left_s if step_s is None else min(step_s, left_s)
+    return shortest_s(step_s, left_s(deadline))
 
 
 def _grace(reap_grace_s: object) -> float:
