@@ -87,7 +87,7 @@ typedef struct {
     int32_t folder_fd;    /* the folder of the run */
     int32_t lock_fd;      /* its lock, held by the launcher; given up once the recorder holds its own */
     uint32_t containment; /* spur_containment_t */
-    uint32_t reserved;
+    int32_t home_fd;      /* folder of the cgroup that the recorder itself belongs in; -1: where it is born */
     char nonce[32]; /* hexadecimal, no NUL */
 } spur_plan_recorder_t;
 

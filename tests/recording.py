@@ -77,12 +77,23 @@ class Launcher:
     """A process that launches one recorded run and then waits to be killed. A child of the test: `kill()` it."""
 
     def __init__(
-        self, folder: Path, containment: str, argv: list[str], *, program: Path | None = None, commit: bool = True
+        self,
+        folder: Path,
+        containment: str,
+        argv: list[str],
+        *,
+        program: Path | None = None,
+        commit: bool = True,
+        mask: str = "",
     ) -> None:
         how = "commit" if commit else "hold"
         arguments = [str(folder), containment, "-" if program is None else str(program), how, *argv]
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _LAUNCHER, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", _LAUNCHER, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"SPURPROC_MASK": mask},
         )
 
     def begun(self) -> None:

@@ -35,11 +35,9 @@ static int member_by_list(int cgroup_fd)
     return error ? error : found;
 }
 
-static int member_check(const spur_plan_t *plan)
+static int member_check(uint32_t facilities, int cgroup_fd, uint64_t inode)
 {
-    if (plan->facilities & SPUR_FACILITY_PIDFD_INFO)
-        return member_by_info(plan->cgroup_inode);
-    return member_by_list(plan->cgroup_fd);
+    return facilities & SPUR_FACILITY_PIDFD_INFO ? member_by_info(inode) : member_by_list(cgroup_fd);
 }
 
 static int cgroup_write_self(int cgroup_fd)
@@ -52,18 +50,21 @@ static int cgroup_write_self(int cgroup_fd)
     return error;
 }
 
-/* Born in it or not: what counts is that it is there now. */
+/* Born in it or not: what counts is that it is there now. Looked at first, as a write costs some 10 ms even of a member. */
+int spur_cgroup_join(uint32_t facilities, int cgroup_fd, uint64_t inode)
+{
+    int member = member_check(facilities, cgroup_fd, inode);
+    if (member != 0)
+        return member < 0 ? member : 0;
+    int error = cgroup_write_self(cgroup_fd);
+    if (error)
+        return error;
+    member = member_check(facilities, cgroup_fd, inode);
+    return member < 0 ? member : member ? 0 : -EXDEV;
+}
+
 int spur_cgroup_enter(const struct spur_view *view)
 {
     const spur_plan_t *plan = view->header;
-    if (plan->cgroup_fd < 0)
-        return 0;
-    int member = member_check(plan);
-    if (member != 0)
-        return member < 0 ? member : 0;
-    int error = cgroup_write_self(plan->cgroup_fd);
-    if (error)
-        return error;
-    member = member_check(plan);
-    return member < 0 ? member : member ? 0 : -EXDEV;
+    return plan->cgroup_fd < 0 ? 0 : spur_cgroup_join(plan->facilities, plan->cgroup_fd, plan->cgroup_inode);
 }

@@ -13,6 +13,7 @@ void spur_stage_send(const struct spur_view *view, spur_stage_t stage, int error
 
 /* membership.c and credentials.c: steps of the leader, 0 or -errno */
 int spur_cgroup_enter(const struct spur_view *view);
+int spur_cgroup_join(uint32_t facilities, int cgroup_fd, uint64_t inode);
 int spur_groups_set(const struct spur_view *view);
 int spur_gid_set(const struct spur_view *view);
 int spur_uid_set(const struct spur_view *view);

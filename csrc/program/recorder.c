@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 enum { CODE_GAVE_UP = 125, CODE_NO_EXEC = 127, FD_FIRST = 3, BLOCKED_MS = 20, COMMIT_MS = 10000 };
@@ -30,6 +31,20 @@ static _Noreturn void give_up(const struct recorder *recorder, spur_stage_t stag
     report(recorder, (int)stage, -error);
     report(recorder, SPUR_REPORT_NOT_STARTED, 0);
     _exit(CODE_GAVE_UP);
+}
+
+/* Born there, or moved by its own hand: it must not end with its launcher's cgroup. */
+static int settle_in(struct recorder *recorder)
+{
+    struct stat facts;
+
+    if (recorder->plan.home_fd < 0)
+        return 0;
+    int error = result_of(fstat(recorder->plan.home_fd, &facts));
+    if (error == 0)
+        error = spur_cgroup_join(recorder->facilities, recorder->plan.home_fd, facts.st_ino);
+    close_fd(&recorder->plan.home_fd);
+    return error;
 }
 
 static int stand_apart(struct recorder *recorder)
@@ -283,7 +298,10 @@ void spur_recorder_run(const struct spur_view *view)
     siginfo_t info = {.si_code = CLD_EXITED, .si_status = CODE_NO_EXEC};
 
     SPUR_POINT(BEGIN);
-    int error = stand_apart(&recorder);
+    int error = settle_in(&recorder);
+    if (error)
+        give_up(&recorder, SPUR_STAGE_CGROUP, error);
+    error = stand_apart(&recorder);
     if (error)
         give_up(&recorder, SPUR_STAGE_RECORDER, error);
     SPUR_POINT(LOCKED);

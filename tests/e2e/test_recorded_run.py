@@ -64,8 +64,8 @@ def outcome(info: ExitInfo) -> tuple[ExitKind, int | None]:
     return info.kind, info.code if info.kind is ExitKind.EXITED else info.signal
 
 
-def launch_and_kill(folder: Path, containment: str, argv: list[str]) -> None:
-    launcher = Launcher(folder, containment, argv)
+def launch_and_kill(folder: Path, containment: str, argv: list[str], *, mask: str = "") -> None:
+    launcher = Launcher(folder, containment, argv, mask=mask)
     said = launcher.outcome()
     launcher.kill()
     assert said == "launched"
@@ -187,6 +187,19 @@ def test_the_recorder_stands_outside_the_job(tmp_path: Path, containment: str) -
         job.let_go()
         run.wait(10)
         recorder_ended(run)
+        run.remove()
+
+
+@pytest.mark.needs_cgroup_v2
+@pytest.mark.parametrize("mask", ["clone_into_cgroup", "clone3", "clone_into_cgroup,pidfd_info"])
+def test_a_recorder_that_cannot_be_born_there_joins_the_supervisors(tmp_path: Path, mask: str) -> None:
+    """By its own hand, before it starts the job: it must not end with its launcher's cgroup."""
+    os.mkfifo(tmp_path / "go")
+    launch_and_kill(tmp_path / "run", "cgroup", ["sh", "-c", f"read go < {tmp_path}/go"], mask=mask)
+    with RecordedRun.open(tmp_path / "run") as run:
+        assert run.recorder is not None
+        assert Path(f"/proc/{run.recorder.pid}/cgroup").read_text().rstrip().endswith("/supervisors")
+        run.terminate(KILL)
         run.remove()
 
 

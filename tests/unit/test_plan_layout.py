@@ -36,7 +36,7 @@ FULL: dict[str, Any] = {
     "limits": [(7, 100, 2**64 - 1)],
     "affinity": bytes(8),
     "pass_fds": [11, 12, 13],
-    "recorder": RecorderPart(folder_fd=20, lock_fd=21, containment=1, nonce=b"0123456789abcdef" * 2),
+    "recorder": RecorderPart(folder_fd=20, lock_fd=21, home_fd=22, containment=1, nonce=b"0123456789abcdef" * 2),
 }
 
 
@@ -69,7 +69,7 @@ def test_every_field_arrives() -> None:
         assert getattr(plan, name) == FULL[name], name
     assert plan.flags == 63
     assert list(plan.stdio_fd) == [-1, 7, -1]
-    assert (plan.recorder.folder_fd, plan.recorder.lock_fd, plan.recorder.containment) == (20, 21, 1)
+    assert (plan.recorder.folder_fd, plan.recorder.lock_fd, plan.recorder.home_fd, plan.recorder.containment) == (20, 21, 22, 1)
     assert bytes(ffi.buffer(plan.recorder.nonce)) == FULL["recorder"].nonce
     assert [plan.groups.count, plan.limits.count, plan.affinity.count, plan.pass_fds.count] == [2, 1, 8, 3]
     for offset, text in ((plan.stdio_path[0], b"/in"), (plan.stdio_path[2], b"/err"), (plan.cwd, b"/tmp")):

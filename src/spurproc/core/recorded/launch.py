@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from spurproc.core._native import lib
 from spurproc.core.cgroup.cgroup import Cgroup
-from spurproc.core.cgroup.folder import open_folder, write_text
+from spurproc.core.cgroup.folder import open_folder
 from spurproc.core.cgroup.root import CgroupRoot, find_cgroup_root
 from spurproc.core.process.identity import ProcessIdentity
 from spurproc.core.process.pidfd import Pidfd
@@ -169,30 +169,24 @@ class _Launch:
 
     def begin(self) -> None:
         """Start the recorder. From here on it is the folder's only writer."""
+        home_fd = -1 if self._root is None else open_folder(self._root.supervisors)
         part = RecorderPart(
             folder_fd=self._files.folder.fileno(),
             lock_fd=self._lock.fileno(),
             containment=CONTAINMENT_CODES[self._containment],
             nonce=self._nonce.encode("ascii"),
+            home_fd=home_fd,
         )
-        birth_fd = -1 if self._root is None else open_folder(self._root.supervisors)
         try:
             plan = replace(self._plan, cgroup=self._cgroup, detach=True)
-            self._starting, self._spawned = begin(plan, recorder=part, birth_fd=birth_fd)
+            self._starting, self._spawned = begin(plan, recorder=part)
             self._undo.callback(self._abandon)
             self._channel = RecorderChannel(self._starting.take_channel())
-            self._settle_in(birth_fd)
             self._channel.commit()
         finally:
             self._lock.close()  # close, never unlock: the recorder has a copy, and soon a lock of its own
-            if birth_fd >= 0:
-                os.close(birth_fd)
-
-    def _settle_in(self, birth_fd: int) -> None:
-        """A recorder that could not be born among the supervisors is moved there: it must not end with its launcher's cgroup."""
-        if birth_fd >= 0 and not self._spawned.born_in_cgroup:
-            with suppress(SystemCallError):
-                write_text(birth_fd, "cgroup.procs", str(self._spawned.pid).encode("ascii"))
+            if home_fd >= 0:
+                os.close(home_fd)
 
     @property
     def _reports(self) -> RecorderChannel:

@@ -12,7 +12,7 @@ from spurproc.errors import InvalidArgument
 
 __all__ = ["HEADER", "HEADER_FIELDS", "PlanFields", "RecorderPart", "pack_plan"]
 
-HEADER = struct.Struct("=IIQ IIIiii Q IIIi 3iI 3QQ 14Q iiII32s")
+HEADER = struct.Struct("=IIQ IIIiii Q IIIi 3iI 3QQ 14Q iiIi32s")
 HEADER_FIELDS = (
     *("magic", "version", "size", "mode", "flags", "facilities", "channel_fd", "gate_fd", "cgroup_fd", "cgroup_inode"),
     *("uid", "gid", "umask", "oom_score_adj", "stdio_fd", "reserved", "stdio_path", "cwd"),
@@ -28,12 +28,16 @@ _NO_NEW_PRIVS = lib.SPUR_PLAN_NO_NEW_PRIVS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecorderPart:
-    """What only a recorder reads. `nonce` is 32 hexadecimal digits; `containment` a SPUR_CONTAINMENT_ value."""
+    """What only a recorder reads. `nonce` is 32 hexadecimal digits; `containment` a SPUR_CONTAINMENT_ value.
+
+    `home_fd` is the folder of the recorder's own cgroup, -1 for none.
+    """
 
     folder_fd: int
     lock_fd: int
     containment: int
     nonce: bytes
+    home_fd: int = -1
 
 
 _NO_RECORDER = RecorderPart(folder_fd=-1, lock_fd=-1, containment=0, nonce=b"")
@@ -135,7 +139,7 @@ def _header(fields: PlanFields, offsets: Sequence[int], spans: Sequence[tuple[in
         *(fields.uid or 0, fields.gid or 0, fields.umask or 0, fields.oom_score_adj or 0),
         *(*fields.stdio_fd, 0, *paths, cwd),
         *itertools.chain(*spans),
-        *(recorder.folder_fd, recorder.lock_fd, recorder.containment, 0, recorder.nonce),
+        *(recorder.folder_fd, recorder.lock_fd, recorder.containment, recorder.home_fd, recorder.nonce),
     )
 
 

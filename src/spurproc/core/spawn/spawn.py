@@ -12,7 +12,7 @@ import fcntl
 import os
 from _socket import AF_UNIX, SOCK_STREAM, socket, socketpair
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spurproc.core._native import lib
 from spurproc.core.interrupts import SignalsHeld
@@ -94,23 +94,23 @@ def begin(
     *,
     gate_fd: int = _NOBODY,
     recorder: RecorderPart | None = None,
-    birth_fd: int = _NOBODY,
     killable: bool = False,
 ) -> tuple[Starting, Spawned]:
     """Clone `plan`'s process and do not wait for its exec: the caller confirms or abandons the Starting.
 
     `gate_fd`: it waits there for one byte before exec; EOF there means do not exec. `recorder`: a recorder is started instead,
-    which starts the plan itself; then `birth_fd` is the folder of the recorder's own cgroup. `killable`: do not sleep until the
-    exec even of a plain plan. Raises SpawnError for what fails up to the exec of the static program.
+    which starts the plan itself, and is born in its own home cgroup, or moves there. `killable`: do not sleep until the exec even
+    of a plain plan. Raises SpawnError for what fails up to the exec of the static program.
     """
     begun = None
     try:
         with ExitStack() as lent:
             mode = lib.SPUR_MODE_LEADER if recorder is None else lib.SPUR_MODE_RECORDER
             gate = raised(gate_fd, lent) if gate_fd >= 0 else _NOBODY
-            fields = resolve(plan, lent, mode=mode, gate_fd=gate, recorder=recorder)
+            part = None if recorder is None else _raised_part(recorder, lent)
+            fields = resolve(plan, lent, mode=mode, gate_fd=gate, recorder=part)
             if killable or needs_program(fields):
-                birth = raised(birth_fd, lent) if birth_fd >= 0 else fields.cgroup_fd if recorder is None else _NOBODY
+                birth = fields.cgroup_fd if part is None else part.home_fd
                 begun = _begin_program(plan, fields, birth, lent)
             else:
                 begun = _begin_plain(plan, fields)
@@ -122,6 +122,11 @@ def begin(
             raise SpawnError(error.errno or errno.EIO, SpawnStage.NONE.name, plan.argv0) from error
         raise
     return begun
+
+
+def _raised_part(part: RecorderPart, lent: ExitStack) -> RecorderPart:
+    folder, lock, home = (raised(fd, lent) if fd >= 0 else fd for fd in (part.folder_fd, part.lock_fd, part.home_fd))
+    return replace(part, folder_fd=folder, lock_fd=lock, home_fd=home)
 
 
 def _carrier(lent: ExitStack) -> tuple[int, int]:
@@ -148,7 +153,13 @@ def _begin_program(plan: SpawnPlan, fields: PlanFields, birth: int, lent: ExitSt
     carrier, fields.channel_fd = _carrier(lent)
     plan_fd = _sealed(pack_plan(fields), lent)
     part = fields.recorder
-    own = (plan_fd, fields.channel_fd, fields.gate_fd, fields.cgroup_fd, *((part.folder_fd, part.lock_fd) if part else ()))
+    own = (
+        plan_fd,
+        fields.channel_fd,
+        fields.gate_fd,
+        fields.cgroup_fd,
+        *((part.folder_fd, part.lock_fd, part.home_fd) if part else ()),
+    )
     request = CloneRequest(
         program_fd=program_fd(),
         plan_fd=plan_fd,
