@@ -61,12 +61,3 @@ def test_a_lock_file_removed_while_it_is_taken_is_gone(folder: PrivateFolder, mo
     monkeypatch.setattr(fcntl, "flock", remove_first)
     with pytest.raises(AlreadyGone):
         FolderLock.take(folder)
-
-
-def test_a_note_is_read_back(folder: PrivateFolder) -> None:
-    """By whoever takes the lock next."""
-    with taken(folder) as lock:
-        assert lock.read_note() == ""
-        lock.write_note("/some/\udcff/path")
-    with taken(folder, create=False) as lock:
-        assert lock.read_note() == "/some/\udcff/path"

@@ -53,15 +53,15 @@ class Cgroup:
             self.events()
 
     @classmethod
-    def create(cls, path: str | os.PathLike[str]) -> Cgroup:
+    def create(cls, path: str | os.PathLike[str], *, mode: int = 0o755) -> Cgroup:
         """Make a cgroup; the one above it must exist. Raises NotCgroup2 before anything is made, SystemCallError if it is there.
 
-        Source: cgroups(7), mkdir(2). Does not block.
+        `mode` is that of its folder, less the umask. Source: cgroups(7), mkdir(2). Does not block.
         """
         absolute = _absolute(path)
         above_fd = open_folder(os.path.dirname(absolute))
         try:
-            os.mkdir(os.path.basename(absolute), 0o755, dir_fd=above_fd)
+            os.mkdir(os.path.basename(absolute), mode, dir_fd=above_fd)
             return cls(open_folder(os.path.basename(absolute), dir_fd=above_fd), absolute)
         except SystemCallError:
             raise

@@ -32,7 +32,7 @@ from spurproc.core.spawn.stage import SpawnStage
 from spurproc.core.vantage import Vantage
 from spurproc.errors import AlreadyGone, NotPermitted, RecordInvalid, SentinelRefused, SystemCallError
 
-__all__ = ["RunFolder", "claim", "remove_files", "remove_unjoined"]
+__all__ = ["RunFolder", "claim", "remove_files"]
 
 _SENTINEL_ROOM = "exit.tmp"
 # run.json first: what is left of a removal that was cut short reads as "no run", never as one that did not start.
@@ -202,7 +202,7 @@ def remove_files(folder: PrivateFolder) -> None:
 def claim(folder: PrivateFolder) -> FolderLock | None:
     """The lock of a folder to launch into; None if that is in use: by a run, by files of others, or by another launch.
 
-    What a launch left here that was killed before it published its run is cleared away, its cgroup too: nobody has joined that.
+    What a launch left here that was killed before it published its run is cleared away.
     """
     names = folder.names()
     if not _are_unpublished(names):
@@ -213,7 +213,6 @@ def claim(folder: PrivateFolder) -> FolderLock | None:
     try:
         in_use = folder.has(RUN_NAME) or folder.has("exit")
         if not in_use:
-            remove_unjoined(lock.read_note())
             for name in names:
                 if name != "lock":
                     folder.discard_file(name)
@@ -228,10 +227,3 @@ def claim(folder: PrivateFolder) -> FolderLock | None:
 
 def _are_unpublished(names: list[str]) -> bool:
     return not names or ("lock" in names and all(_is_ours(name) and name not in (RUN_NAME, "exit") for name in names))
-
-
-def remove_unjoined(path: str) -> None:
-    """Remove the cgroup that a launch has noted before it made it, if it is there. Takes no descriptor, and no cgroup in use."""
-    if path:
-        with suppress(OSError):
-            os.rmdir(path)

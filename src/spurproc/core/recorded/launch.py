@@ -14,16 +14,18 @@ from spurproc.core._native import lib
 from spurproc.core.cgroup.cgroup import Cgroup
 from spurproc.core.cgroup.folder import open_folder
 from spurproc.core.cgroup.root import CgroupRoot, find_cgroup_root
+from spurproc.core.cgroup.step import keep_step, make_step
+from spurproc.core.deadline import deadline_after
 from spurproc.core.process.identity import ProcessIdentity
 from spurproc.core.process.pidfd import Pidfd
 from spurproc.core.recorded.channel import RecorderChannel
 from spurproc.core.recorded.durable import PrivateFolder
-from spurproc.core.recorded.folder import RunFolder, claim, remove_files, remove_unjoined
+from spurproc.core.recorded.folder import RunFolder, claim, remove_files
 from spurproc.core.recorded.held import HeldRun
 from spurproc.core.recorded.lock import FolderLock
 from spurproc.core.recorded.record import RunRecord
 from spurproc.core.recorded.run import RecordedRun
-from spurproc.core.recorded.watch import Watch, deadline_after, wait_for
+from spurproc.core.recorded.watch import Watch, wait_for
 from spurproc.core.spawn.credentials import credentials_of
 from spurproc.core.spawn.environment import env_entries, exec_candidates
 from spurproc.core.spawn.plan import SpawnPlan
@@ -113,10 +115,14 @@ class _Launch:
             raise InvalidArgument(f"cannot launch into {folder.path!r}: it is not empty, or in use")
         self._lock, self._claimed = lock, True
         if self._root is not None:
-            self._make_cgroup(f"{self._root.steps}/{self._nonce}")
+            self._cgroup = make_step(self._root, self._nonce)
+            self._undo.callback(self._cgroup.close)
+            self._undo.callback(self._cgroup.remove)
         record = self._record()
         lock.share()
         self._files = RunFolder.publish(folder, record)
+        if self._cgroup is not None:
+            keep_step(self._cgroup)
 
     def _folder(self, path: str | os.PathLike[str]) -> PrivateFolder:
         try:
@@ -129,14 +135,6 @@ class _Launch:
             folder = PrivateFolder.open(path)
             self._undo.callback(folder.close)
         return folder
-
-    def _make_cgroup(self, path: str) -> None:
-        """Noted before it is made: whoever clears up after a launcher killed right here finds it by the lock's note."""
-        self._lock.write_note(path)
-        self._undo.callback(remove_unjoined, path)
-        self._cgroup = Cgroup.create(path)
-        self._undo.callback(self._cgroup.close)
-        self._undo.callback(self._cgroup.remove)
 
     def _clear(self, folder: PrivateFolder) -> None:
         """Remove what a failed launch wrote, once nobody can write any more: its recorder shares the lock until it has ended."""

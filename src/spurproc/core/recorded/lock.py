@@ -18,7 +18,6 @@ __all__ = ["FolderLock"]
 _LOCK = os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 _PRIVATE_FILE = 0o600
 _HELD_MS = 10
-_NOTE_BYTES = 4096
 
 
 def _check_name(folder: PrivateFolder, fd: int) -> None:
@@ -72,16 +71,6 @@ class FolderLock:
             fcntl.flock(self._fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             raise Busy(errno.EBUSY, "cannot share the lock of a folder: another has taken it") from None
-
-    def write_note(self, text: str) -> None:
-        """Put `text` into the file, for whoever finds it after a crash. Not fsynced."""
-        with named_errors("write", "the note in a lock"):
-            os.pwrite(self._fd, os.fsencode(text), 0)
-
-    def read_note(self) -> str:
-        """What an earlier holder has put there."""
-        with named_errors("read", "the note in a lock"):
-            return os.fsdecode(os.pread(self._fd, _NOTE_BYTES, 0))
 
     def fileno(self) -> int:
         """The descriptor; borrowed."""

@@ -1,0 +1,84 @@
+"""A fresh cgroup for a step, made so that none stays behind for good when its maker is killed.
+
+Until a record on disk names it, nobody but its maker knows of it. So it is born with the sticky bit, and its maker holds a
+shared flock(2) on its folder: an empty one with the bit and without a holder was left by a maker that died, and whoever makes the
+next one removes it. Both are provable: the kernel drops a lock when its holder dies, and refuses to remove what is populated.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+from contextlib import suppress
+
+from spurproc.core.cgroup.cgroup import Cgroup
+from spurproc.core.cgroup.folder import child_names, open_folder
+from spurproc.core.cgroup.root import CgroupRoot
+from spurproc.core.observation import Liveness
+from spurproc.errors import AlreadyGone, SpurprocError
+
+__all__ = ["keep_step", "make_step"]
+
+_MODE = 0o755
+_TRIES = 8
+_LOOKED_AT = 64  # of thousands of steps, from a random place: a launch stays fast, and what was left still goes soon
+
+
+def make_step(root: CgroupRoot, name: str) -> Cgroup:
+    """A new cgroup under `root.steps`, which lives as long as it is populated or held open here, until `keep_step`.
+
+    Removes some of what killed makers have left. Raises as Cgroup.create. Does not block.
+    """
+    with suppress(SpurprocError, OSError):  # not ours, perhaps; what is made now is none the worse for it
+        _sweep(root.steps)
+    for _ in range(_TRIES):
+        cgroup = _make_held(f"{root.steps}/{name}")
+        if cgroup is not None:
+            return cgroup
+    raise AlreadyGone(errno.ENOENT, f"cannot make cgroup {name!r}: it is removed each time")
+
+
+def _make_held(path: str) -> Cgroup | None:
+    """None where a sweep was quicker than our lock: it took the cgroup for one that was left."""
+    try:
+        cgroup = Cgroup.create(path, mode=_MODE | stat.S_ISVTX)
+    except AlreadyGone:
+        if not os.path.isdir(os.path.dirname(path)):
+            raise
+        return None
+    try:
+        fcntl.flock(cgroup.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
+        if os.stat(path, follow_symlinks=False).st_ino == cgroup.inode:
+            return cgroup
+    except OSError:
+        pass
+    cgroup.close()
+    return None
+
+
+def keep_step(cgroup: Cgroup) -> None:
+    """A durable record names it: from now on it stays until that is removed, whoever dies. Raises OSError."""
+    os.fchmod(cgroup.fileno(), _MODE)
+
+
+def _sweep(steps: str) -> None:
+    steps_fd = open_folder(steps)
+    try:
+        names = child_names(steps_fd)
+        first = int.from_bytes(os.urandom(4)) % max(1, len(names))
+        for name in (names[first:] + names[:first])[:_LOOKED_AT]:
+            with suppress(SpurprocError, OSError):  # in use, or gone meanwhile
+                if os.stat(name, dir_fd=steps_fd, follow_symlinks=False).st_mode & stat.S_ISVTX:
+                    _sweep_one(f"{steps}/{name}")
+    finally:
+        os.close(steps_fd)
+
+
+def _sweep_one(path: str) -> None:
+    with Cgroup.open(path) as cgroup:
+        fcntl.flock(cgroup.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Its maker clears the bit under its own lock, so it is final now.
+        if os.fstat(cgroup.fileno()).st_mode & stat.S_ISVTX and cgroup.liveness() is Liveness.GONE:
+            cgroup.remove(0.0)
