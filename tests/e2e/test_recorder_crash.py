@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
-from spurproc.core.recorded.end import wait_steps
+from spurproc.core.recorded.end import NotYet
 from spurproc.core.recorded.folder import RunFolder
 from spurproc.core.recorded.lock import FolderLock
 from spurproc.core.recorded.run import RecordedRun
+from spurproc.core.recorded.waiting import wait_steps
 from spurproc.core.recorded.watch import wait_for
 from spurproc.core.tree.termination import KillPlan
-from spurproc.errors import Busy
+from spurproc.errors import Busy, WaitTimeout
 from tests.recording import Launcher, adopting, build_failpoint, read_from_new_process
 
 CONTAINMENTS = [pytest.param("cgroup", marks=pytest.mark.needs_cgroup_v2), "descendants"]
@@ -133,6 +134,7 @@ def check_both(point: str, first: dict[str, Any], answer: dict[str, Any], *, ran
         assert "the recorder ended before the job did" in answer["reason"]
     else:
         assert (answer["kind"], answer["code"], answer["source"], ran) == ("exited", 7, "recorded", True)
+        assert (first["kind"], first["source"]) == ("exited", "recorded")  # though the zombie of PUBLISHED says it too
 
 
 @pytest.mark.parametrize(("point", "names"), [("ENDED", {"exit.tmp"}), ("WRITTEN", {"exit.tmp"}), ("PUBLISHED", {"exit"})])
@@ -215,12 +217,26 @@ def test_a_leader_killed_at_its_gate_is_never_the_job(tmp_path: Path, containmen
     assert os.listdir(tmp_path) == []
 
 
+def test_a_spoilt_sentinel_is_no_answer_while_the_recorder_lives(tmp_path: Path) -> None:
+    """The leader has ended and its recorder is about to write: that record takes the name, whatever the job has put there."""
+    with stopped_at("ENDED", tmp_path, "descendants", ["sh", "-c", JOB.format(tmp_path)]) as crash:
+        os.mkfifo(tmp_path / "run" / "exit", 0o600)
+        with RecordedRun.open(tmp_path / "run") as run:
+            assert run.exit_info().reason == NotYet.BEING_RECORDED.value
+            with pytest.raises(WaitTimeout):
+                run.wait(0.05)
+            crash.go_on()
+            assert run.wait(10).code == 7
+            os.waitid(os.P_PIDFD, crash.recorder, os.WEXITED | os.WNOWAIT)
+            run.remove()
+
+
 def test_a_reader_sees_a_launch_under_way_as_unknown(tmp_path: Path) -> None:
     """Neither GONE nor NOT_STARTED while the recorder may still start it; and a wait begun then sees the end."""
     with stopped_at("BEGIN", tmp_path, "descendants", ["sh", "-c", JOB.format(tmp_path)]) as crash:
         with RecordedRun.open(tmp_path / "run") as run:
             assert (run.observe().liveness.value, run.observe().evidence) == ("unknown", "launching")
-            assert run.exit_info().reason == "it still runs"
+            assert run.exit_info().reason == NotYet.LAUNCHING.value
             crash.go_on()
             assert run.wait(10).code == 7
         os.waitid(os.P_PIDFD, crash.recorder, os.WEXITED | os.WNOWAIT)
@@ -235,7 +251,7 @@ def test_the_lock_passes_to_the_recorder_without_a_gap(tmp_path: Path, point: st
     with stopped_at(point, tmp_path, "descendants", argv) as crash, RecordedRun.open(tmp_path / "run") as run:
         crash.launcher.kill()
         assert FolderLock.take(run._held.files.folder) is None
-        assert run.exit_info().reason == "it still runs"
+        assert run.exit_info().reason == NotYet.LAUNCHING.value
         crash.go_on()
         assert run.wait(10).code == 7
         os.waitid(os.P_PIDFD, crash.recorder, os.WEXITED | os.WNOWAIT)

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from spurproc.core.cgroup.cgroup import Cgroup
 from spurproc.core.cgroup.root import CgroupRoot
+from spurproc.core.cgroup.step import make_step
 from spurproc.core.command.job import KILL_ALL, KILL_TIMEOUT_S, end_of, is_closed
 from spurproc.core.exit_info import ExitInfo
 from spurproc.core.observation import Liveness
@@ -34,7 +35,8 @@ class CgroupJob:
     containment = Containment.CGROUP
 
     def __init__(self, root: CgroupRoot) -> None:
-        self._path = f"{root.steps}/{os.urandom(16).hex()}"
+        self._root = root
+        self._name = os.urandom(16).hex()
         self._cgroup: Cgroup | None = None
         self._gate_fd = -1
         self._starting: Starting | None = None
@@ -43,7 +45,7 @@ class CgroupJob:
 
     def start(self, plan: SpawnPlan, timeout_s: float) -> None:
         """See Job. The leader stands at a gate until it is held here."""
-        self._cgroup = Cgroup.create(self._path)
+        self._cgroup = make_step(self._root, self._name)
         gate_fd, self._gate_fd = os.pipe2(os.O_CLOEXEC)
         try:
             self._begin(replace(plan, cgroup=self._cgroup, detach=False), gate_fd).confirm(timeout_s)
@@ -114,7 +116,7 @@ class CgroupJob:
             self._starting.close()
         if self._cgroup is None:
             with suppress(OSError):
-                os.rmdir(self._path)  # made, but not held yet; or it is not there
+                os.rmdir(f"{self._root.steps}/{self._name}")  # made, but not held yet; or it is not there
             return None
         report = self._kill(self._cgroup)
         self._cgroup.close()

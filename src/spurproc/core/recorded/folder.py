@@ -7,11 +7,10 @@ which becomes `exit`, and `usage`. From something absent a conclusion is drawn o
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from spurproc.core.exit_info import ExitInfo, ExitKind, ExitSource, ResourceUsage
+from spurproc.core.exit_info import ExitInfo, ExitSource, ResourceUsage
 from spurproc.core.recorded.durable import PrivateFolder
 from spurproc.core.recorded.lock import FolderLock
 from spurproc.core.recorded.record import (
@@ -29,8 +28,7 @@ from spurproc.core.recorded.record import (
 from spurproc.core.recorded.sentinel import MAX_BYTES, Pending, SentinelKind, SentinelRecord, read_sentinel
 from spurproc.core.spawn.exec_failure import exec_reason
 from spurproc.core.spawn.stage import SpawnStage
-from spurproc.core.vantage import Vantage
-from spurproc.errors import AlreadyGone, NotPermitted, RecordInvalid, SentinelRefused, SystemCallError
+from spurproc.errors import AlreadyGone, NotPermitted, RecordInvalid, SystemCallError
 
 __all__ = ["RunFolder", "claim", "remove_files"]
 
@@ -83,11 +81,8 @@ class RunFolder:
             return None
 
     def recorded(self) -> ExitInfo | None:
-        """The end as the sentinel has it; UNKNOWN where that may not be believed; None while there is none."""
-        try:
-            found = read_sentinel(self.folder.fileno(), self.record.nonce, self.record.recorder_uid)
-        except SentinelRefused as error:
-            return ExitInfo.unknown(f"the exit record may not be believed: {error.reason}")
+        """The end as the sentinel has it; None while there is none. Raises SentinelRefused where that may not be believed."""
+        found = read_sentinel(self.folder.fileno(), self.record.nonce, self.record.recorder_uid)
         return None if isinstance(found, Pending) else self._info_of(found)
 
     def _info_of(self, found: SentinelRecord) -> ExitInfo:
@@ -96,6 +91,10 @@ class RunFolder:
             return self._not_started(found.stage or 0, found.errno or 0, trusted=trusted)
         status = (found.code or 0) << 8 | (found.signal or 0) | (_CORE_FLAG if found.core_dumped else 0)
         return ExitInfo.from_wait_status(status, source=ExitSource.RECORDED, usage=self.usage(), trusted=trusted)
+
+    def never_started(self) -> ExitInfo:
+        """The end of a run without a leader in its notes, which nobody will write any more."""
+        return self._not_started(SpawnStage.NONE.value, 0, trusted=not self.record.job_may_forge)
 
     def _not_started(self, stage: int, error: int, *, trusted: bool) -> ExitInfo:
         name, reason, interpreter = f"stage {stage}", None, None
@@ -107,40 +106,6 @@ class RunFolder:
         return ExitInfo.not_started(
             name, error, interpreter=interpreter, reason=reason, source=ExitSource.RECORDED, trusted=trusted
         )
-
-    def conclude(self, leader_end: Callable[[Started], ExitInfo | None]) -> ExitInfo | None:
-        """The end of a run whose recorder has gone; None while somebody may still write, or while the leader has not ended.
-
-        `leader_end` says what the kernel knows of a leader that ran: UNKNOWN where nothing, None where it still lives.
-        """
-        try:
-            lock = FolderLock.take(self.folder)
-        except AlreadyGone:
-            return ExitInfo.unknown("the folder of the run was removed, or its lock")
-        if lock is None:
-            return None
-        with lock:
-            return self._conclude_locked(leader_end)
-
-    def _conclude_locked(self, leader_end: Callable[[Started], ExitInfo | None]) -> ExitInfo | None:
-        recorded = self.recorded()
-        seen = self._conclude_unrecorded(leader_end)
-        by_kernel = seen is not None and seen.source in (ExitSource.WAITED, ExitSource.PIDFD, ExitSource.ZOMBIE)
-        return seen if recorded is None or by_kernel else recorded
-
-    def _conclude_unrecorded(self, leader_end: Callable[[Started], ExitInfo | None]) -> ExitInfo | None:
-        try:
-            started = self.started()
-        except RecordInvalid as error:
-            return ExitInfo.unknown(str(error))
-        if self.record.boot_id != Vantage.read().boot_id:
-            return ExitInfo.unknown("the machine was restarted before the end was recorded")
-        if started.leader is None:
-            return self._not_started(SpawnStage.NONE.value, 0, trusted=not self.record.job_may_forge)
-        seen = leader_end(started)
-        if seen is None or (started.launched and seen.kind is not ExitKind.UNKNOWN):
-            return seen
-        return ExitInfo.unknown(_why_lost(started, seen))
 
     def with_usage(self, info: ExitInfo) -> ExitInfo:
         """`info` with the recorded resources, where it has none of its own."""
@@ -174,14 +139,6 @@ def _read(folder: PrivateFolder, name: str, limit_bytes: int) -> bytes:
         ) from None
     except NotPermitted as error:
         raise RecordInvalid(f"{folder.path}/{name}", str(error)) from error
-
-
-def _why_lost(started: Started, seen: ExitInfo) -> str:
-    if started.unrecorded:
-        return f"the recorder could not write the exit record; {seen.reason}"
-    if not started.launched:
-        return "the recorder ended before it knew whether the job had started"
-    return f"the recorder ended before the job did; {seen.reason}"
 
 
 def _is_ours(name: str) -> bool:

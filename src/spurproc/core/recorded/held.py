@@ -5,26 +5,20 @@ from __future__ import annotations
 import errno
 import os
 import select
-import time
-from dataclasses import replace
 from typing import Self
 
 from spurproc.core._native import lib
 from spurproc.core.cgroup.cgroup import Cgroup
-from spurproc.core.facilities import Facilities
-from spurproc.core.observation import Liveness
+from spurproc.core.observation import Liveness, Observation
 from spurproc.core.process.identity import ProcessIdentity
 from spurproc.core.process.pidfd import Pidfd
 from spurproc.core.recorded.folder import RunFolder
 from spurproc.core.recorded.record import RunRecord, Started
-from spurproc.core.recorded.watch import Watch, wait_for
 from spurproc.core.tree.leader import Leader
 from spurproc.core.tree.members import Containment, ProcessTree
-from spurproc.errors import AlreadyGone, Busy, IdentityUnreadable, RecordInvalid, Unsupported
+from spurproc.errors import AlreadyGone, IdentityUnreadable, RecordInvalid, Unsupported
 
-__all__ = ["HeldRun", "is_reaped"]
-
-_LOOK_S = 0.02  # where pidfd_open is refused, what is held cannot be polled
+__all__ = ["HeldRun"]
 
 
 class HeldRun:
@@ -42,13 +36,14 @@ class HeldRun:
         cgroup: Cgroup | None = None,
         was_launched: bool = False,
     ) -> None:
-        """Takes what it is given. `was_launched`: seen by ourselves, even if the note of it is lost."""
+        """Takes what it is given. `leader`: as its recorder handed it over. `was_launched`: seen, even if its note is lost."""
         self.files = files
         self.leader = leader
+        self.leader_was_handed_over = leader is not None
         self.recorder = recorder
         self.started = Started(launched=was_launched)
+        self.notes_error = ""
         self._cgroup = cgroup
-        self._was_launched = was_launched
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> Self:
@@ -77,33 +72,46 @@ class HeldRun:
         return self.record.containment is Containment.DESCENDANTS
 
     def refresh(self) -> Started:
-        """The recorder's notes now; holds those that they name and that are not held yet."""
+        """The recorder's notes now; holds those that they name and that are not held yet.
+
+        What was noted once stays known, whatever becomes of the file: `notes_error` says what is wrong with that.
+        """
         try:
-            started = self.files.started()
-        except RecordInvalid:
-            return self.started  # the end says so; what was read before still holds
-        if self.leader is None and started.leader is not None:
-            self.leader = _hold(started.leader)
-        if self.recorder is None and started.recorder is not None:
-            self.recorder = _hold(started.recorder)
-        self.started = replace(started, launched=started.launched or self._was_launched)
+            noted, self.notes_error = self.files.started(), ""
+        except RecordInvalid as error:
+            self.notes_error = str(error)
+            return self.started
+        known = self.started
+        self.started = Started(
+            recorder=known.recorder or noted.recorder,
+            leader=known.leader or noted.leader,
+            launched=known.launched or noted.launched,
+            unrecorded=known.unrecorded or noted.unrecorded,
+            empty=known.empty or noted.empty,
+        )
+        if self.leader is None and self.started.leader is not None:
+            self.leader = _hold(self.started.leader)
+        if self.recorder is None and self.started.recorder is not None:
+            self.recorder = _hold(self.started.recorder)
         return self.started
 
     def recorder_lives(self) -> bool:
         """Whether it is seen to."""
         return self.recorder is not None and self.recorder.liveness() is Liveness.ALIVE
 
-    def await_recorder(self, timeout_s: float) -> None:
-        """Block until it is not seen to live, at most so long. It ends right after the tree that it watches."""
-        deadline = time.monotonic() + timeout_s
-        pollable = Facilities.current().pidfd_open
-        while self.recorder is not None and self.recorder_lives() and (left_s := deadline - time.monotonic()) > 0:
-            entries = ((self.recorder.fileno(), select.POLLIN),) if pollable else ()
-            wait_for(Watch(entries=entries, timeout_s=left_s if pollable else min(left_s, _LOOK_S)))
+    def leader_liveness(self) -> Liveness:
+        """By the held pidfd, else by what was noted; UNKNOWN where it is not named, or cannot be seen from here."""
+        if self.leader is not None:
+            return self.leader.liveness()
+        return Liveness.UNKNOWN if self.started.leader is None else self.started.leader.liveness()
 
-    def leader_lives(self) -> bool:
-        """Whether it is held and seen to."""
-        return self.leader is not None and self.leader.liveness() is Liveness.ALIVE
+    def leader_is_reaped(self) -> bool:
+        """Whether it is held, and its parent has taken its status: POLLHUP from Linux 6.9 on; before, signal 0 is refused."""
+        if self.leader is None:
+            return False
+        poll = select.poll()
+        poll.register(self.leader.fileno(), 0)
+        return bool(poll.poll(0)) or lib.spur_pidfd_unreaped(self.leader.fileno(), self.leader.facilities) == -errno.ESRCH
 
     def cgroup(self) -> Cgroup | None:
         """The run's own cgroup; None where it has none or it was removed. Borrowed.
@@ -120,19 +128,22 @@ class HeldRun:
                     raise Unsupported(f"cannot reach the cgroup of the run in {self.path!r} from here: {seen.detail}") from error
         return self._cgroup
 
+    def observe_cgroup(self) -> Observation | None:
+        """Whether anything lives in the run's own cgroup; None where it never had one."""
+        return None if self.record.cgroup is None else self.record.cgroup.observe()
+
+    def cgroup_populated(self) -> bool:
+        """Whether something is seen to live in it."""
+        seen = self.observe_cgroup()
+        return seen is not None and seen.liveness is Liveness.ALIVE
+
     def tree(self) -> ProcessTree:
-        """A leader is noted only once it has joined its cgroup."""
+        """All that is known of it. A leader is noted only once it has joined its cgroup."""
         return ProcessTree(
             leader=None if self.started.leader is None else Leader(identity=self.started.leader, pidfd=self.leader),
             cgroup=self.cgroup(),
             subreaper=self.started.recorder if self.descends else None,
         )
-
-    def begun_tree(self, verb: str) -> ProcessTree:
-        """The tree as it is now. Raises Busy while the launch is under way."""
-        if self.refresh().leader is None:
-            raise Busy(errno.EBUSY, f"cannot {verb} the run in {self.path!r}: no leader is recorded yet")
-        return self.tree()
 
     def close(self) -> None:
         """Let go of everything. May be called twice."""
@@ -146,10 +157,3 @@ def _hold(identity: ProcessIdentity) -> Pidfd | None:
         return identity.open()
     except (AlreadyGone, IdentityUnreadable):
         return None
-
-
-def is_reaped(pidfd: Pidfd) -> bool:
-    """Whether its parent has taken its status. POLLHUP says so from Linux 6.9 on; before, a signal 0 is refused."""
-    poll = select.poll()
-    poll.register(pidfd.fileno(), 0)
-    return bool(poll.poll(0)) or int(lib.spur_pidfd_unreaped(pidfd.fileno(), pidfd.facilities)) == -errno.ESRCH

@@ -25,7 +25,7 @@ from spurproc.core.recorded.held import HeldRun
 from spurproc.core.recorded.lock import FolderLock
 from spurproc.core.recorded.record import RunRecord
 from spurproc.core.recorded.run import RecordedRun
-from spurproc.core.recorded.watch import Watch, wait_for
+from spurproc.core.recorded.watch import Watch, wait_end, wait_for
 from spurproc.core.spawn.credentials import credentials_of
 from spurproc.core.spawn.environment import env_entries, exec_candidates
 from spurproc.core.spawn.plan import SpawnPlan
@@ -222,7 +222,7 @@ class _Launch:
                 self._kill_tree()
                 with suppress(SpurprocError):
                     recorder.send_signal(signal.SIGKILL)
-        wait_for(Watch(entries=((recorder.fileno(), select.POLLIN),), timeout_s=_GONE_TIMEOUT_S))
+        wait_end(recorder, _GONE_TIMEOUT_S)
         self._kill_tree()  # a leader at its gate ends when its recorder does: here it is waited for
         for part in (channel, recorder, self._leader):
             if part is not None:

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import errno
 import os
-import time
 from contextlib import closing
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
 from spurproc.core.cgroup.signal_report import SignalReport
+from spurproc.core.deadline import deadline_after, left_s
 from spurproc.core.exit_info import ExitInfo, ExitKind, ResourceUsage
 from spurproc.core.observation import Liveness, Observation
 from spurproc.core.process.identity import ProcessIdentity
-from spurproc.core.recorded.end import exit_info, wait_steps
+from spurproc.core.recorded.end import Ended, NotYet, end_of, info_of
 from spurproc.core.recorded.held import HeldRun
 from spurproc.core.recorded.lock import FolderLock
 from spurproc.core.recorded.record import RunRecord
-from spurproc.core.recorded.watch import deadline_after, wait_async_for, wait_for
+from spurproc.core.recorded.waiting import wait_steps
+from spurproc.core.recorded.watch import wait_async_for, wait_end, wait_for
 from spurproc.core.tree.liveness import tree_liveness
-from spurproc.core.tree.members import Containment
+from spurproc.core.tree.members import Containment, ProcessTree
 from spurproc.core.tree.signalling import signal_tree
 from spurproc.core.tree.termination import KillPlan, Proof, TerminationReport, terminate_tree
 from spurproc.core.vantage import Vantage
@@ -93,7 +94,8 @@ class RecordedRun:
         try:
             seen = tree_liveness(self._held.tree())
         except (SystemCallError, NotCgroup2, Unsupported) as error:
-            liveness = Liveness.ALIVE if self._held.leader_lives() else Liveness.UNKNOWN
+            alive = self._held.leader_liveness() is Liveness.ALIVE
+            liveness = Liveness.ALIVE if alive else Liveness.UNKNOWN
             return Observation(liveness=liveness, evidence="no cgroup", detail=str(error))
         if not self._held.descends or seen.liveness is Liveness.ALIVE:
             return seen
@@ -103,37 +105,63 @@ class RecordedRun:
         return replace(seen, liveness=Liveness.UNKNOWN, detail=detail)
 
     def _observe_unnamed(self) -> Observation:
-        if self.exit_info().kind is ExitKind.NOT_STARTED:
+        """The notes name nobody. That is no proof where the job may have cut them: its cgroup is asked, where it has one."""
+        end = end_of(self._held)
+        if end is NotYet.LAUNCHING:
+            return Observation(liveness=Liveness.UNKNOWN, evidence="launching", detail=end.value)
+        cgroup = self._held.observe_cgroup()
+        if cgroup is not None and cgroup.liveness is not Liveness.GONE:
+            return cgroup
+        if isinstance(end, Ended) and end.info.kind is ExitKind.NOT_STARTED:
             return Observation(liveness=Liveness.GONE, evidence="not-started", detail="no leader was ever started")
-        return Observation(liveness=Liveness.UNKNOWN, evidence="launching", detail="no leader is recorded yet")
+        detail = "the notes of its recorder are cut short, or cannot be read"
+        return cgroup or Observation(liveness=Liveness.UNKNOWN, evidence="notes", detail=detail)
 
     def signal(self, signal: int) -> SignalReport:
         """Send `signal` once to every member of the tree: `signal_tree`. Raises Busy while the launch is under way.
 
         Raises Unsupported where its cgroup cannot be reached from here.
         """
-        return signal_tree(self._held.begun_tree("signal"), signal)
+        return signal_tree(self._begun_tree("signal"), signal)
 
     def terminate(self, kill_plan: KillPlan | None = None) -> TerminationReport:
         """End the tree by the steps of `kill_plan` and prove that it is empty: `terminate_tree`. Blocks until then.
 
-        Under DESCENDANTS the proof is the recorder's note that nobody is left. Raises Busy while the launch is under way,
+        Where it is empty, its recorder is waited for too (it ends right after, so for a second at most): `exit_info` then has the
+        end. Under DESCENDANTS the proof is the recorder's note that nobody is left. Raises Busy while the launch is under way,
         Unsupported where its cgroup cannot be reached from here.
         """
-        report = terminate_tree(self._held.begun_tree("terminate"), kill_plan or KillPlan.default())
+        report = terminate_tree(self._begun_tree("terminate"), kill_plan or KillPlan.default())
+        if report.proof is not Proof.NOT_EMPTY:
+            self._await_recorder(_RECORDER_END_S)
         if not self._held.descends or report.proof is Proof.NOT_EMPTY:
             return report
-        self._held.await_recorder(_RECORDER_END_S)
         noted = self._held.refresh().empty
         return replace(report, proof=Proof.NO_DESCENDANTS if noted else Proof.NONE_FOUND)
+
+    def _begun_tree(self, verb: str) -> ProcessTree:
+        """The tree as it is now. One whose leader nobody will name any more is reached by its cgroup."""
+        if self._held.refresh().leader is not None:
+            return self._held.tree()
+        end = end_of(self._held)
+        if end is NotYet.UNNAMED or not isinstance(end, NotYet):
+            if (cgroup := self._held.cgroup()) is not None:
+                return ProcessTree(cgroup=cgroup)
+            raise AlreadyGone(errno.ESRCH, f"cannot {verb} the run in {self.folder!r}: no leader is recorded, and no cgroup left")
+        raise Busy(errno.EBUSY, f"cannot {verb} the run in {self.folder!r}: {end.value}")
+
+    def _await_recorder(self, timeout_s: float) -> None:
+        if self._held.recorder is not None:
+            wait_end(self._held.recorder, timeout_s)
 
     def exit_info(self) -> ExitInfo:
         """What can be known now about the leader's end; UNKNOWN, and why, while it runs or where it was lost. Does not block.
 
         Strongest first: the kernel's word through the leader's pidfd, if the leader is known to have been exec'd; the recorder's
-        sentinel; the zombie. `trusted` is false where the sentinel is the source and the job could have written it.
+        sentinel; the zombie. `trusted` is false where the job could have written what that rests on: the sentinel, or the notes
+        by which another process than the launcher found the leader.
         """
-        return exit_info(self._held)
+        return info_of(end_of(self._held))
 
     def wait(self, timeout_s: float | None = None) -> ExitInfo:
         """Wait for the leader's end, and say how it was. Raises WaitTimeout if it is not known after `timeout_s`.
@@ -170,12 +198,12 @@ class RecordedRun:
         nothing is removed then. Waits at most `timeout_s` for the recorder, which ends right after the tree, for the lock and for
         the cgroup. A run removed before, or by another at the same time, is success.
         """
-        deadline = deadline_after(timeout_s) or 0.0
+        deadline = deadline_after(timeout_s)
         if not self._held.files.folder.is_named():
             return
         self._prove_empty(deadline)
         try:
-            lock = FolderLock.take_within(self._held.files.folder, deadline - time.monotonic())
+            lock = FolderLock.take_within(self._held.files.folder, left_s(deadline) or 0.0)
         except AlreadyGone:
             return
         if lock is None:
@@ -186,13 +214,13 @@ class RecordedRun:
                 raise self._busy(f"it holds {others[0]!r}, which is none of its records")
             cgroup = self._held.cgroup()
             if cgroup is not None:
-                cgroup.remove(max(0.0, deadline - time.monotonic()))
+                cgroup.remove(left_s(deadline) or 0.0)
             self._held.files.remove()
 
-    def _prove_empty(self, deadline: float) -> None:
+    def _prove_empty(self, deadline: float | None) -> None:
         seen = self.observe()
         if seen.liveness is not Liveness.ALIVE:
-            self._held.await_recorder(deadline - time.monotonic())
+            self._await_recorder(left_s(deadline) or 0.0)
             seen = self.observe()
         if seen.liveness is not Liveness.GONE and self._held.files.folder.is_named():
             raise self._busy(f"not proven empty ({seen.evidence}: {seen.detail})")

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import math
 import os
 import select
-import time
 from dataclasses import dataclass
 
 from spurproc.core._native import check, ffi, lib
-from spurproc.errors import InvalidArgument
+from spurproc.core.deadline import deadline_after, left_s, poll_ms, shortest_s
+from spurproc.core.facilities import Facilities
+from spurproc.core.observation import Liveness
+from spurproc.core.process.pidfd import Pidfd
 
-__all__ = ["FolderWatch", "Watch", "deadline_after", "wait_async_for", "wait_for"]
+__all__ = ["FolderWatch", "Watch", "wait_async_for", "wait_end", "wait_for"]
 
 _EVENTS_BYTES = 4096
-_DAY_S = 86_400.0
+_LOOK_S = 0.02  # without pidfd_open a descriptor cannot be polled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,15 +24,6 @@ class Watch:
 
     entries: tuple[tuple[int, int], ...]
     timeout_s: float | None
-
-
-def deadline_after(timeout_s: float | None) -> float | None:
-    """The absolute monotonic time `timeout_s` from now; None for none. Raises InvalidArgument for what is no length of time."""
-    if timeout_s is None:
-        return None
-    if not timeout_s <= math.inf:
-        raise InvalidArgument(f"cannot wait {timeout_s} seconds")
-    return time.monotonic() + timeout_s
 
 
 class FolderWatch:
@@ -67,8 +59,15 @@ def wait_for(watch: Watch) -> None:
     poll = select.poll()
     for fd, events in watch.entries:
         poll.register(fd, events)
-    # poll(2) counts milliseconds in an int: a longer wait is cut in steps of a day.
-    poll.poll(None if watch.timeout_s is None else min(watch.timeout_s, _DAY_S) * 1000)
+    poll.poll(poll_ms(watch.timeout_s))
+
+
+def wait_end(process: Pidfd, timeout_s: float) -> None:
+    """Block until `process` has ended, for at most `timeout_s`; reaps nobody."""
+    deadline = deadline_after(timeout_s)
+    entries = ((process.fileno(), select.POLLIN),) if Facilities.current().pidfd_open else ()
+    while process.liveness() is Liveness.ALIVE and (left := left_s(deadline)) != 0:
+        wait_for(Watch(entries=entries, timeout_s=left if entries else shortest_s(left, _LOOK_S)))
 
 
 async def wait_async_for(watch: Watch) -> None:
