@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-from types import TracebackType
-from typing import Self
 
 __all__ = ["SignalsHeld"]
 
@@ -12,7 +10,7 @@ _ALL = frozenset(signal.valid_signals())
 
 
 class SignalsHeld:
-    """Signals wait from entry until `release` or exit; what came meanwhile is handled there, where its exception can be caught.
+    """From its making until `release` signals wait; what came meanwhile is handled there, where its exception can be caught.
 
     Of the calling thread only: one that the kernel gives to another thread still interrupts the main one. pthread_sigmask(3).
     """
@@ -20,22 +18,15 @@ class SignalsHeld:
     __slots__ = ("_before",)
 
     def __init__(self) -> None:
-        self._before: set[int] | None = None
+        self._before: set[int] | None = set(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+        try:
+            signal.pthread_sigmask(signal.SIG_BLOCK, _ALL)
+        except BaseException:  # of a handler that was due: the mask is set all the same
+            self.release()
+            raise
 
     def release(self) -> None:
         """Let signals through again. May be called twice; raises what their handlers raise."""
         before, self._before = self._before, None
         if before is not None:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-    def __enter__(self) -> Self:
-        self._before = set(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
-        try:
-            signal.pthread_sigmask(signal.SIG_BLOCK, _ALL)
-        except BaseException:  # of a handler that was due: the mask is set all the same
-            self.release()
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.release()

@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, TypedDict, Unpack
+from typing import Any, Self, TypedDict, Unpack
 
 from spurproc.core.cgroup.events import RECHECK_S
 from spurproc.core.command.capture import Capture
@@ -22,7 +22,7 @@ from spurproc.core.spawn.environment import EnvArgument
 from spurproc.core.spawn.plan import SpawnPlan, Stdio
 from spurproc.core.tree.members import Containment
 from spurproc.core.tree.termination import KillPlan, TerminationReport
-from spurproc.errors import InvalidArgument, RunTimeout, RunUnproven
+from spurproc.errors import InvalidArgument, ProcessFailed, RunTimeout, RunUnproven
 
 __all__ = ["RunOptions", "RunResult", "run"]
 
@@ -31,6 +31,13 @@ _START_LEAST_S = 1.0  # a short time for the job is no reason to say that it cou
 _LEFTOVER_GRACE_S = 0.1  # `cmd > >(tee log)`: tee ends a moment after the shell, and should
 _CLOSE_TRIES = 5
 _STDOUT_FD, _STDERR_FD = 1, 2
+_SUBPROCESS_NAMES = {
+    "timeout": "it is timeout_s here",
+    "capture_output": "it is capture here",
+    "check": "use run(...).check()",
+    "text": "output is bytes",
+    "shell": 'use ["sh", "-c", ...]',
+}
 
 
 class RunOptions(TypedDict, total=False):
@@ -64,14 +71,22 @@ class RunResult(ExitInfo):
     parent until it execs. getrusage(2)
     """
 
+    argv0: str
     containment: Containment
     stdout: bytes | None = None
     stderr: bytes | None = None
     leftovers: TerminationReport | None = None
 
+    def check(self) -> Self:
+        """Itself if it succeeded, else ProcessFailed, which names the command and carries this."""
+        if not self.succeeded:
+            raise ProcessFailed(f"{self.argv0!r} failed: {self}", self)
+        return self
+
     def to_json(self) -> dict[str, Any]:
         """As ExitInfo, with the rest; output as text, bytes that are not UTF-8 as surrogates (`surrogateescape`)."""
         form = ExitInfo.to_json(self)  # super() knows no slotted dataclass
+        form["argv0"] = self.argv0
         form["containment"] = self.containment.value
         for name, output in (("stdout", self.stdout), ("stderr", self.stderr)):
             if output is not None:
@@ -109,6 +124,7 @@ def run(
     beside `stdin`, SpawnError if the command did not start, Unsupported if `containment` cannot be had. Never raises for how
     the command ended: see `check()`, `succeeded`, `returncode`.
     """
+    _check_arguments(kill_plan, containment, input, options)
     _refuse_doubles(options, content=input, capture=capture)
     deadline = deadline_after(timeout_s)
     root = choose_root(containment)
@@ -122,7 +138,7 @@ def run(
         in_time = watched.wait(job.leader_ended, job.leader_entries, deadline)
         leftovers = watched.clear(kill_plan or KillPlan.default(), grace_s=_LEFTOVER_GRACE_S if in_time else 0.0)
         pipes.drain()
-        result = _result(job, leftovers, gathered)
+        result = _result(plan.argv0, job, leftovers, gathered)
         _close(job, pipes)
     except BaseException as error:
         left = _close(job, pipes)
@@ -137,6 +153,17 @@ def run(
     if late:
         raise RunTimeout(f"{plan.argv0!r} was ended: {late}", result)
     return result
+
+
+def _check_arguments(kill_plan: object, containment: object, content: object, options: Mapping[str, object]) -> None:
+    """Before anything is made. An unknown name is a TypeError, as in any call; it says what subprocess.run's are called here."""
+    for name in options.keys() - RunOptions.__annotations__.keys():
+        hint = f"; {_SUBPROCESS_NAMES[name]}" if name in _SUBPROCESS_NAMES else ""
+        raise TypeError(f"run() got an unexpected keyword argument {name!r}{hint}")
+    kinds = {"kill_plan": (kill_plan, KillPlan), "containment": (containment, Containment), "input": (content, bytes)}
+    for name, (value, kind) in kinds.items():
+        if value is not None and not isinstance(value, kind):
+            raise InvalidArgument(f"{name}: {value!r} is no {kind.__name__}")
 
 
 def _refuse_doubles(options: RunOptions, *, content: bytes | None, capture: bool) -> None:
@@ -246,11 +273,14 @@ class _Watched:
         return self._job.is_empty()
 
 
-def _result(job: Job, leftovers: TerminationReport | None, gathered: tuple[bytearray | None, bytearray | None]) -> RunResult:
+def _result(
+    argv0: str, job: Job, leftovers: TerminationReport | None, gathered: tuple[bytearray | None, bytearray | None]
+) -> RunResult:
     info = job.end()
     stdout, stderr = (None if part is None else bytes(part) for part in gathered)
     return RunResult(
         **{field.name: getattr(info, field.name) for field in fields(ExitInfo)},
+        argv0=argv0,
         containment=job.containment,
         stdout=stdout,
         stderr=stderr,

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Self
 
-from spurproc.errors import NotPermitted, SystemCallError, from_errno
+from spurproc.errors import InvalidArgument, NotPermitted, SystemCallError, from_errno
 
 __all__ = ["PrivateFolder", "named_errors"]
 
@@ -142,15 +142,23 @@ class PrivateFolder:
         if facts.st_uid != os.geteuid():
             reason = f"it belongs to user {facts.st_uid}"
         elif facts.st_mode & 0o077:
-            reason = f"its mode is {stat.S_IMODE(facts.st_mode):04o}, not 0700"
+            reason = f"its mode is {stat.S_IMODE(facts.st_mode):04o}, not 0700 (chmod it, or let it be made here)"
         if reason:
             os.close(fd)
             raise _distrust(path, reason)
         return fd
 
     def fileno(self) -> int:
-        """The descriptor; borrowed."""
-        return self._fd
+        """The descriptor; borrowed. Raises InvalidArgument when closed."""
+        return self._open(self._fd)
+
+    def _above(self) -> int:
+        return self._open(self._parent_fd)
+
+    def _open(self, fd: int) -> int:
+        if fd < 0:
+            raise InvalidArgument(f"cannot use the folder {self.path!r}: it is closed")
+        return fd
 
     def close(self) -> None:
         """Let go of the folder. May be called twice."""
@@ -168,22 +176,22 @@ class PrivateFolder:
     def is_named(self) -> bool:
         """Whether the path still leads to this folder: false once it was removed, renamed or replaced."""
         try:
-            there = os.stat(os.path.basename(self.path), dir_fd=self._parent_fd, follow_symlinks=False)
+            there = os.stat(os.path.basename(self.path), dir_fd=self._above(), follow_symlinks=False)
         except FileNotFoundError:
             return False
-        here = os.fstat(self._fd)
+        here = os.fstat(self.fileno())
         return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
 
     def names(self) -> list[str]:
         """The names in the folder."""
         with named_errors("list", f"the folder {self.path!r}"):
-            return os.listdir(self._fd)
+            return os.listdir(self.fileno())
 
     def has(self, name: str) -> bool:
         """Whether anything has this name. Takes no descriptor."""
         with named_errors("look at", self._noun(name)):
             try:
-                os.stat(name, dir_fd=self._fd, follow_symlinks=False)
+                os.stat(name, dir_fd=self.fileno(), follow_symlinks=False)
             except FileNotFoundError:
                 return False
         return True
@@ -191,19 +199,19 @@ class PrivateFolder:
     def create_file(self, name: str, content: bytes = b"") -> int:
         """A new file, mode 0600, holding `content`; its descriptor, which the caller owns. Not fsynced."""
         with named_errors("create", self._noun(name)):
-            fd = os.open(name, _CREATE, _PRIVATE_FILE, dir_fd=self._fd)
+            fd = os.open(name, _CREATE, _PRIVATE_FILE, dir_fd=self.fileno())
             try:
                 _write_all(fd, content)
             except BaseException:
                 os.close(fd)
-                os.unlink(name, dir_fd=self._fd)
+                os.unlink(name, dir_fd=self.fileno())
                 raise
         return fd
 
     def open_file(self, name: str) -> int:
         """The file opened for reading, never blocking and never through a link; the caller owns it and judges what it is."""
         with named_errors("open", self._noun(name)):
-            return os.open(name, _READ, dir_fd=self._fd)
+            return os.open(name, _READ, dir_fd=self.fileno())
 
     def read_file(self, name: str, limit_bytes: int) -> bytes:
         """The content of a regular file of ours. Raises NotPermitted where it is something else, or longer than `limit_bytes`."""
@@ -231,8 +239,8 @@ class PrivateFolder:
         try:
             with named_errors("replace", self._noun(name)):
                 os.fsync(fd)
-                os.rename(temporary, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
-                os.fsync(self._fd)
+                os.rename(temporary, name, src_dir_fd=self.fileno(), dst_dir_fd=self.fileno())
+                os.fsync(self.fileno())
         except BaseException:
             self.discard_file(temporary)
             raise
@@ -243,14 +251,14 @@ class PrivateFolder:
         """Unlink `name`; one that is not there is fine."""
         with named_errors("remove", self._noun(name)):
             try:
-                os.unlink(name, dir_fd=self._fd)
+                os.unlink(name, dir_fd=self.fileno())
             except FileNotFoundError:
                 return
 
     def sync_above(self) -> None:
         """Make the folder's own name durable: fsync the folder above."""
         with named_errors("fsync", f"the folder above {self.path!r}"):
-            fd = os.open(".", _FOLDER, dir_fd=self._parent_fd)
+            fd = os.open(".", _FOLDER, dir_fd=self._above())
             try:
                 os.fsync(fd)
             finally:
@@ -260,7 +268,7 @@ class PrivateFolder:
         """Remove the empty folder, if its name still leads to it. Raises SystemCallError (ENOTEMPTY) where it is not empty."""
         if self.is_named():
             with named_errors("remove", f"the folder {self.path!r}"):
-                os.rmdir(os.path.basename(self.path), dir_fd=self._parent_fd)
+                os.rmdir(os.path.basename(self.path), dir_fd=self._above())
 
     def _noun(self, name: str) -> str:
         return f"{self.path}/{name}"

@@ -28,7 +28,7 @@ from spurproc.core.recorded.run import RecordedRun
 from spurproc.core.recorded.watch import Watch, wait_end, wait_for
 from spurproc.core.spawn.credentials import credentials_of
 from spurproc.core.spawn.environment import env_entries, exec_candidates
-from spurproc.core.spawn.plan import SpawnPlan
+from spurproc.core.spawn.plan import SpawnPlan, check_plan
 from spurproc.core.spawn.plan_layout import RecorderPart
 from spurproc.core.spawn.spawn import begin
 from spurproc.core.spawn.stage import SpawnStage
@@ -65,6 +65,7 @@ def launch_recorded(
     Raises SpawnError if the job did not start: then no process, descriptor, cgroup or file of it is left. A job that has not
     got to its exec after `confirm_timeout_s`, because a stage of its start blocks, is returned as it is and goes on.
     """
+    check_plan(plan)
     if plan.cgroup is not None:
         raise InvalidArgument("cgroup: a recorded run makes one of its own")
     deadline_after(confirm_timeout_s)  # refused before anything is made
@@ -112,7 +113,8 @@ class _Launch:
         self._undo.callback(self._clear, folder)
         lock = claim(folder)
         if lock is None:
-            raise InvalidArgument(f"cannot launch into {folder.path!r}: it is not empty, or in use")
+            reason = "it is not empty, or in use; a run that stands there can be opened, or removed"
+            raise InvalidArgument(f"cannot launch into {folder.path!r}: {reason}")
         self._lock, self._claimed = lock, True
         if self._root is not None:
             self._cgroup = make_step(self._root, self._nonce)

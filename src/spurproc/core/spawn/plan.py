@@ -11,7 +11,7 @@ from spurproc.core.cgroup.cgroup import Cgroup
 from spurproc.core.spawn.environment import EnvArgument
 from spurproc.errors import InvalidArgument
 
-__all__ = ["SpawnPlan", "Stdio"]
+__all__ = ["SpawnPlan", "Stdio", "check_plan"]
 
 Stdio = int | str | bytes | os.PathLike[str] | None
 """A descriptor of the caller, a path that is opened as the job's user, or None: the null device."""
@@ -170,3 +170,9 @@ def _check_limit(resource: object, limit: object) -> None:
     soft, hard = (value % (_RLIM_INFINITY + 1) for value in limit)
     if soft > hard:
         raise InvalidArgument(f"limits: soft {limit[0]} is above hard {limit[1]}")
+
+
+def check_plan(plan: object) -> None:
+    """Raises InvalidArgument for anything but a SpawnPlan; an argv is what is given instead most often."""
+    if not isinstance(plan, SpawnPlan):
+        raise InvalidArgument(f"plan: {plan!r} is no SpawnPlan; SpawnPlan(argv=[...]) makes one")

@@ -19,7 +19,7 @@ from spurproc.core.interrupts import SignalsHeld
 from spurproc.core.process.identity import ProcessIdentity
 from spurproc.core.process.pidfd import Pidfd
 from spurproc.core.spawn.clone_call import CloneRequest, CloneResult, clone
-from spurproc.core.spawn.plan import SpawnPlan
+from spurproc.core.spawn.plan import SpawnPlan, check_plan
 from spurproc.core.spawn.plan_layout import PlanFields, RecorderPart, pack_plan
 from spurproc.core.spawn.program import program_fd
 from spurproc.core.spawn.resources import FIRST_FREE_FD, needs_program, null_open, raised, resolve
@@ -75,18 +75,23 @@ def spawn(plan: SpawnPlan, *, timeout_s: float | None = None) -> Spawned:
     pdeathsig; safe from any thread. A program file still open for writing (ETXTBSY) and a full process table (EAGAIN) are tried
     again for half a second.
     """
+    check_plan(plan)
     killable = checked_timeout(timeout_s) is not None
-    with SignalsHeld() as held:
+    held = SignalsHeld()
+    try:
         starting, spawned = begin(plan, killable=killable)
-        try:
-            held.release()
-            starting.confirm(_START_TIMEOUT_S if timeout_s is None else timeout_s)
-        except SpawnError:
-            raise
-        except BaseException:
-            starting.abandon()
-            raise
-    return spawned
+    except BaseException:
+        held.release()
+        raise
+    try:
+        held.release()
+        starting.confirm(_START_TIMEOUT_S if timeout_s is None else timeout_s)
+        return spawned  # noqa: TRY300 - an interrupt right here must still find who ends the job
+    except SpawnError:
+        raise
+    except BaseException:
+        starting.abandon()
+        raise
 
 
 def begin(
