@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import sys
 from pathlib import Path
 from types import FrameType, ModuleType
@@ -28,7 +29,7 @@ _NOT_RUN_S = 0.3
 
 
 class Interrupter:
-    """Raises KeyboardInterrupt at one moment of what is traced, once; counts the moments."""
+    """Sends SIGINT at one moment of what is traced, once; counts the moments."""
 
     def __init__(self, moment: int) -> None:
         self.seen = 0
@@ -41,7 +42,7 @@ class Interrupter:
         if event in ("line", "return"):
             self.seen += 1
             if self.seen == self._moment:
-                raise KeyboardInterrupt  # which also ends the tracing
+                signal.raise_signal(signal.SIGINT)  # what its handler raises ends the tracing too
         return self
 
 
@@ -50,6 +51,7 @@ def interrupted(moment: int, containment: Containment) -> tuple[int, bool]:
     ours, theirs = os.pipe2(os.O_CLOEXEC)
     interrupter = Interrupter(moment)
     raised = False
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.settrace(interrupter)
     try:
         run(["sh", "-c", "setsid sleep 1000 & exit 0"], kill_plan=KILL, pass_fds=[theirs], containment=containment)

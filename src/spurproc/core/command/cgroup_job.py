@@ -13,6 +13,7 @@ from spurproc.core.cgroup.root import CgroupRoot
 from spurproc.core.cgroup.step import make_step
 from spurproc.core.command.job import KILL_ALL, KILL_TIMEOUT_S, end_of, is_closed
 from spurproc.core.exit_info import ExitInfo
+from spurproc.core.interrupts import SignalsHeld
 from spurproc.core.observation import Liveness
 from spurproc.core.process.pidfd import Pidfd
 from spurproc.core.spawn.plan import SpawnPlan
@@ -55,6 +56,7 @@ class CgroupJob:
 
     def _begin(self, plan: SpawnPlan, gate_fd: int) -> Starting:
         self._is_unheld = True
+        held = SignalsHeld()
         try:
             self._starting, spawned = begin(plan, gate_fd=gate_fd)
             self._leader = Leader(identity=spawned.identity, pidfd=spawned.pidfd)
@@ -64,6 +66,7 @@ class CgroupJob:
             raise
         finally:
             os.close(gate_fd)
+            held.release()
         with suppress(BrokenPipeError):  # it has failed before
             os.write(self._gate_fd, b"\0")
         return self._starting

@@ -14,6 +14,7 @@ from spurproc.core._native import lib
 from spurproc.core.cgroup.events import RECHECK_S
 from spurproc.core.command.job import KILL_ALL, KILL_TIMEOUT_S, end_of, is_closed
 from spurproc.core.exit_info import ExitInfo, ExitSource
+from spurproc.core.interrupts import SignalsHeld
 from spurproc.core.observation import Liveness
 from spurproc.core.process.identity import ProcessIdentity
 from spurproc.core.process.pidfd import Pidfd
@@ -57,8 +58,12 @@ class KeptJob:
         part = RecorderPart(
             folder_fd=-1, lock_fd=-1, containment=lib.SPUR_CONTAINMENT_DESCENDANTS, nonce=self._nonce.encode("ascii")
         )
-        self._starting, self._keeper = begin(replace(plan, cgroup=None, detach=False), recorder=part)
-        self._channel = RecorderChannel(self._starting.take_channel())
+        held = SignalsHeld()
+        try:
+            self._starting, self._keeper = begin(replace(plan, cgroup=None, detach=False), recorder=part)
+            self._channel = RecorderChannel(self._starting.take_channel())
+        finally:
+            held.release()
         self._channel.commit()
         self._confirm(self._starting, self._channel, time.monotonic() + timeout_s)
 

@@ -16,6 +16,7 @@ from spurproc.core.cgroup.folder import open_folder
 from spurproc.core.cgroup.root import CgroupRoot, find_cgroup_root
 from spurproc.core.cgroup.step import keep_step, make_step
 from spurproc.core.deadline import deadline_after
+from spurproc.core.interrupts import SignalsHeld
 from spurproc.core.process.identity import ProcessIdentity
 from spurproc.core.process.pidfd import Pidfd
 from spurproc.core.recorded.channel import RecorderChannel
@@ -177,6 +178,7 @@ class _Launch:
             nonce=self._nonce.encode("ascii"),
             home_fd=home_fd,
         )
+        held = SignalsHeld()
         try:
             plan = replace(self._plan, cgroup=self._cgroup, detach=True)
             self._starting, self._spawned = begin(plan, recorder=part)
@@ -187,6 +189,7 @@ class _Launch:
             self._lock.close()  # close, never unlock: the recorder has a copy, and soon a lock of its own
             if home_fd >= 0:
                 os.close(home_fd)
+            held.release()
 
     @property
     def _reports(self) -> RecorderChannel:
