@@ -221,8 +221,10 @@ static int thread_signal(spur_sweep_t *sweep, int tid)
     int confirmed = path_confirm(sweep, path);
     if (confirmed == 1)
         error = pidfd_signal(sweep, pidfd, pid, 1);
-    else
+    else if (confirmed == 0 || confirmed == -ENOENT || confirmed == -ESRCH)
         sweep->gone++; /* the thread ended or moved: the next pass tells which */
+    else
+        stranger_count(sweep, pidfd, pid, confirmed);
     close(pidfd);
     return error;
 }

@@ -249,8 +249,10 @@ static void wait_all(struct recorder *recorder, siginfo_t *ret_info)
             *ret_info = end.info;
         }
         reap(end.info.si_pid);
-        if (is_leader)
+        if (is_leader) {
+            recorder->leader = 0; /* its number may be a later descendant's now */
             SPUR_POINT(REAPED);
+        }
     }
     if (error != -ECHILD)
         return;

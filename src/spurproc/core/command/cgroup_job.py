@@ -108,7 +108,11 @@ class CgroupJob:
     def end(self) -> ExitInfo:
         """See Job."""
         cgroup, leader = self._held
-        return replace(end_of(leader), oom_kills=cgroup.oom_kills())
+        end = end_of(leader)
+        try:
+            return replace(end, oom_kills=cgroup.oom_kills())
+        except SpurprocError:
+            return end  # known, but for this
 
     def close(self) -> TerminationReport | None:
         """See Job."""

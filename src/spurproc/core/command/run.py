@@ -176,7 +176,7 @@ def _refuse_doubles(options: RunOptions, *, content: bytes | None, capture: bool
 def _why(left: TerminationReport) -> str:
     if left.survivors:
         return f"alive: {', '.join(map(str, left.survivors))}"
-    return "its keeper was killed, and with it the knowledge of what there was"
+    return "its keeper was killed, or its members come and go faster than they are found: none was seen, which is no proof"
 
 
 def _close(job: Job, pipes: Capture) -> TerminationReport | None:

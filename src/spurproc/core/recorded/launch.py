@@ -15,7 +15,7 @@ from spurproc.core.cgroup.cgroup import Cgroup
 from spurproc.core.cgroup.folder import open_folder
 from spurproc.core.cgroup.root import CgroupRoot, find_cgroup_root
 from spurproc.core.cgroup.step import keep_step, make_step
-from spurproc.core.deadline import deadline_after
+from spurproc.core.deadline import checked_seconds
 from spurproc.core.interrupts import SignalsHeld
 from spurproc.core.process.identity import ProcessIdentity
 from spurproc.core.process.pidfd import Pidfd
@@ -69,7 +69,7 @@ def launch_recorded(
     check_plan(plan)
     if plan.cgroup is not None:
         raise InvalidArgument("cgroup: a recorded run makes one of its own")
-    deadline_after(confirm_timeout_s)  # refused before anything is made
+    checked_seconds("confirm_timeout_s", confirm_timeout_s)  # refused before anything is made
     root = choose_root(containment)
     with ExitStack() as undo:
         launch = _Launch(plan, root, undo)

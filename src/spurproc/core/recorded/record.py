@@ -177,7 +177,7 @@ def _clipped(texts: tuple[str, ...]) -> list[str]:
         if room <= 0:
             break
         kept.append(text[:room])
-        room -= len(text)
+        room -= len(text) + 1  # an empty one takes room too
     return kept
 
 

@@ -14,6 +14,7 @@ from typing import Any, overload
 from spurproc.core.cgroup.events import RECHECK_S
 from spurproc.core.cgroup.signal_report import SignalReport
 from spurproc.core.cgroup.sweep import check_signal
+from spurproc.core.deadline import deadline_after
 from spurproc.core.facilities import Facilities
 from spurproc.core.observation import Liveness
 from spurproc.core.process.pidfd import Pidfd
@@ -114,7 +115,7 @@ def terminate_tree(tree: ProcessTree, plan: KillPlan | None = None, *, timeout_s
     is repeated for whoever is born or moved in meanwhile. An unbounded last step ends early when everybody left refuses it.
     Raises SignalRefused, before anything is done, when the tree holds the caller.
     """
-    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    deadline = deadline_after(timeout_s)
     reports: list[SignalReport] = []
     proof = _prove(tree)
     for signal, grace_s in (plan or KillPlan.default()).steps:
