@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +58,9 @@ def median_s(turns: int) -> float:
     return statistics.median(took)
 
 
-def test_many_threads() -> None:
-    """50 threads that allocate and log in loops: no spawn hangs, none inherits a lock."""
+@contextlib.contextmanager
+def busy_threads(count: int) -> Iterator[None]:
+    """Threads that allocate, write and read in loops."""
     stop = threading.Event()
     read_fd, write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
@@ -70,19 +71,46 @@ def test_many_threads() -> None:
                 os.write(write_fd, b"x" * 100)
                 os.read(read_fd, 65536)
 
-    threads = [threading.Thread(target=noise) for _ in range(50)]
+    threads = [threading.Thread(target=noise) for _ in range(count)]
     for thread in threads:
         thread.start()
     try:
-        for fields in (*ROUTES, DETACHED):
-            for _ in range(5):
-                assert output_of(["/bin/echo", "-n", "here"], **fields)[0] == b"here"
+        yield
     finally:
         stop.set()
         for thread in threads:
             thread.join()
         os.close(read_fd)
         os.close(write_fd)
+
+
+@contextlib.contextmanager
+def touched_heap() -> Iterator[None]:
+    """2 GiB of private memory, every page of it written."""
+    with mmap.mmap(-1, _HEAP_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as heap:
+        heap.madvise(mmap.MADV_NOHUGEPAGE)
+        for offset in range(0, _HEAP_BYTES, _PAGE_BYTES):
+            heap[offset] = 1
+        yield
+
+
+def test_many_threads() -> None:
+    """50 threads at work: no spawn hangs, none inherits a lock."""
+    with busy_threads(50):
+        for fields in (*ROUTES, DETACHED):
+            for _ in range(5):
+                assert output_of(["/bin/echo", "-n", "here"], **fields)[0] == b"here"
+
+
+def test_many_threads_and_a_large_heap_together() -> None:
+    """Both in one launcher: every route starts its jobs."""
+
+    def body() -> None:
+        with touched_heap(), busy_threads(50):
+            for fields in (*ROUTES, DETACHED):
+                assert output_of(["/bin/echo", "-n", "here"], **fields)[0] == b"here"
+
+    in_child(body)
 
 
 def test_spawns_from_many_threads_at_once() -> None:
@@ -127,10 +155,7 @@ def test_heap_of_2_gib_costs_nothing() -> None:
 
     def body() -> None:
         small_s = median_s(20)
-        with mmap.mmap(-1, _HEAP_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as heap:
-            heap.madvise(mmap.MADV_NOHUGEPAGE)
-            for offset in range(0, _HEAP_BYTES, _PAGE_BYTES):
-                heap[offset] = 1
+        with touched_heap():
             assert median_s(20) < small_s * 3 + 0.005
 
     in_child(body)
