@@ -125,9 +125,9 @@ class CgroupJob:
             with suppress(OSError):
                 os.rmdir(f"{self._root.steps}/{self._name}")  # made, but not held yet; or it is not there
             return None
-        report = self._kill(self._cgroup)
-        self._cgroup.close()
-        self._cgroup = None
+        cgroup, report = self._cgroup, self._kill(self._cgroup)
+        self._cgroup = None  # first: after an interrupt in between, another call must not ask a closed one
+        cgroup.close()
         return report
 
     def _kill(self, cgroup: Cgroup) -> TerminationReport | None:
