@@ -8,10 +8,10 @@ BUILT := $(VENV)/.built
 NATIVE := setup.py $(shell find csrc -name '*.[ch]' -o -name '*.py')
 
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test check masked lint format c-check wheel clean
+.PHONY: help setup demo test check masked lint format c-check docs wheel clean
 
 help:
-	@echo 'make setup | demo | test | check | masked | lint | format | c-check | wheel | clean'
+	@echo 'make setup | demo | test | check | masked | lint | format | c-check | docs | wheel | clean'
 
 setup: $(BUILT)
 
@@ -32,7 +32,7 @@ demo: $(BUILT)
 test: $(BUILT)
 	@env -u SPURPROC_STRICT $(BIN)/python -m pytest
 
-check: lint c-check
+check: lint c-check docs
 	@$(BIN)/python -m pytest
 
 masked: $(BUILT)
@@ -51,12 +51,16 @@ format: $(TOOLS)
 c-check: $(TOOLS)
 	@tools/c-check
 
+# Into site/; a warning is an error.
+docs: $(BUILT)
+	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --doctree-dir .cache/doctrees docs site
+
 wheel: $(TOOLS)
 	@rm -rf dist
 	@$(BIN)/python -m build --outdir dist . >$(VENV)/wheel.log 2>&1 || { cat $(VENV)/wheel.log; exit 1; }
 	@ls dist/*
 
 clean:
-	rm -rf $(VENV) .cache build dist src/*.egg-info src/spurproc/core/bin src/spurproc/core/_spurcore*.so src/spurproc/core/_spurcore.c
+	rm -rf $(VENV) .cache build dist site src/*.egg-info src/spurproc/core/bin src/spurproc/core/_spurcore*.so src/spurproc/core/_spurcore.c
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

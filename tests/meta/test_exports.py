@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -49,10 +50,11 @@ def test_nothing_public_is_left_out_of_all() -> None:
     assert public - {"annotations", "TYPE_CHECKING"} <= set(EXPORTS)
 
 
-def test_reference_names_every_export() -> None:
-    """docs/reference shows each public name as code."""
-    reference = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "reference").glob("*.md"))
-    assert [name for name in EXPORTS if f"`{name}" not in reference] == []
+def test_reference_shows_every_export() -> None:
+    """A page of docs/reference is made from the docstring of each public name."""
+    pages = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "reference").glob("*.md"))
+    shown = re.findall(r"^\.\. auto(?:class|function|exception):: spurproc\.(\w+)$", pages, re.MULTILINE)
+    assert sorted(shown) == EXPORTS
 
 
 @pytest.mark.parametrize("module", ["asyncio", "subprocess", "threading", "logging", "multiprocessing", "psutil"])

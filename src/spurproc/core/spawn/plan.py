@@ -49,7 +49,7 @@ class SpawnPlan:
     groups: Sequence[str | int] | None = None
     umask: int | None = None
     limits: Mapping[int, tuple[int, int]] = field(default_factory=dict)
-    """RLIMIT_ number -> (soft, hard); -1 is unlimited. setrlimit(2)."""
+    """`resource.RLIMIT_*` number -> (soft, hard), in the units of setrlimit(2); -1 is unlimited."""
     affinity: Collection[int] | None = None
     """Exactly these CPUs, or the start fails."""
     oom_score_adj: int | None = None
