@@ -1,0 +1,28 @@
+"""The program: `spurproc-inspect`, or `python -m spurproc.inspect`."""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["run"]
+
+
+def run() -> None:
+    """Call the command line and exit. What can go wrong before there is a frame to say so is said here, in one line."""
+    try:
+        from spurproc.inspect.main import main  # noqa: PLC0415 - inside of the handlers
+
+        code = main(sys.argv[1:])
+    except KeyboardInterrupt:
+        code = 130
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] == "spurproc":
+            raise
+        missing = f"spurproc-inspect: the package {error.name!r} is missing: pip install 'spurproc[inspect]'"
+        print(missing, file=sys.stderr)  # noqa: T201 - there is no frame yet
+        code = 5
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,73 @@
+"""`spurproc-inspect exit`: how a process or a recorded run ended, and who says so."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import click
+
+from spurproc.core.exit_info import ExitInfo
+from spurproc.core.observation import Liveness
+from spurproc.core.recorded.end import NotYet, end_of, info_of
+from spurproc.inspect.answer import Answer, Cell, Facts, Toned
+from spurproc.inspect.exit_code import ExitCode
+from spurproc.inspect.held import HeldFolder, HeldProcess, open_folder, open_process
+from spurproc.inspect.output import json_option
+from spurproc.inspect.provenance import NOT_YET, exit_fields, exit_rows, process_fields, process_rows, run_fields, run_rows
+from spurproc.inspect.target import TARGET, FolderTarget, Target
+
+__all__ = ["Subject", "command", "ended_answer", "not_ended_answer"]
+
+
+class Subject(NamedTuple):
+    """Whose end it is, for both ways out."""
+
+    fields: dict[str, Any]
+    rows: list[tuple[str, Cell]]
+
+
+@click.command("exit")
+@click.argument("target", type=TARGET)
+@json_option
+def command(target: Target, as_json: bool) -> Answer:
+    """Say how TARGET ended: 0 if it succeeded, 1 if it failed or nobody knows, 4 if its end is not known yet."""
+    if isinstance(target, FolderTarget):
+        with open_folder(target) as folder:
+            return _of_folder(folder)
+    with open_process(target) as process:
+        return _of_process(process)
+
+
+def _of_folder(folder: HeldFolder) -> Answer:
+    end = end_of(folder.parts)
+    subject = Subject(run_fields(folder), run_rows(folder))
+    if isinstance(end, NotYet):
+        return not_ended_answer("exit", subject, NOT_YET[end], end.value)
+    return ended_answer("exit", subject, info_of(end))
+
+
+def _of_process(process: HeldProcess) -> Answer:
+    subject = Subject(process_fields(process), process_rows(process))
+    if process.pidfd.liveness() is Liveness.ALIVE:
+        return not_ended_answer("exit", subject, NOT_YET[NotYet.RUNNING], NotYet.RUNNING.value)
+    return ended_answer("exit", subject, process.pidfd.exit_info())
+
+
+def ended_answer(name: str, subject: Subject, info: ExitInfo) -> Answer:
+    """0 for a success that is known; all else is 1."""
+    return Answer(
+        command=name,
+        exit_code=ExitCode.HOLDS if info.succeeded else ExitCode.FAILS,
+        fields={"target": subject.fields, "state": "ended", "reason": None, "exit": exit_fields(info)},
+        blocks=(Facts([*subject.rows, *exit_rows(info)]),),
+    )
+
+
+def not_ended_answer(name: str, subject: Subject, state: str, reason: str) -> Answer:
+    """More may be known later."""
+    return Answer(
+        command=name,
+        exit_code=ExitCode.STILL_RUNNING,
+        fields={"target": subject.fields, "state": state, "reason": reason, "exit": None},
+        blocks=(Facts([*subject.rows, ("exit", Toned(f"not known yet: {reason}", "weak"))]),),
+    )
