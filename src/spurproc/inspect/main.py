@@ -25,6 +25,8 @@ _MESSAGE_LIMIT = 600  # characters of a line that may name a path of 4096
 
 COMMANDS = {
     "exit": "ending",
+    "show": "show",
+    "signal": "signalling",
     "wait": "waiting",
 }
 """Each command, and the module of this package that has it as `command`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from spurproc.core.cgroup.signal_report import Route
 from spurproc.core.exit_info import ExitInfo, ExitKind, ExitSource
 from spurproc.core.observation import Liveness, Observation
 from spurproc.core.process.identity import IdentityStrength, ProcessIdentity
@@ -16,6 +17,7 @@ __all__ = [
     "CONTAINMENT",
     "EXIT_SOURCE",
     "NOT_YET",
+    "ROUTE",
     "STRENGTH",
     "exit_fields",
     "exit_rows",
@@ -47,6 +49,13 @@ EXIT_SOURCE = {
     ExitSource.ZOMBIE: "the kernel: the status that a process shows until its parent reaps it",
     ExitSource.NONE: "nobody: it cannot be known",
 }
+
+ROUTE = {
+    Route.CGROUP.name: "everybody listed in its cgroup and below, each confirmed as a member",
+    Route.DESCENDANTS.name: "everybody below its subreaper",
+    Route.PROCESS_GROUP.name: "the group and the session of its leader: who has left both was not found this way",
+}
+"""By the names that a SignalReport has in JSON."""
 
 NOT_YET = {
     NotYet.RUNNING: "running",

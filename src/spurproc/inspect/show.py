@@ -1,0 +1,205 @@
+"""`spurproc-inspect show`: who a process or what a recorded run is, whether it lives, how it ended, and what each rests on."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import click
+
+from spurproc.core.observation import Liveness, Observation
+from spurproc.core.recorded.end import NotYet, end_of, info_of
+from spurproc.core.tree.members import Containment, ProcessTree, members
+from spurproc.core.tree.process_walk import ProcessRow, proc_shows_all
+from spurproc.errors import SpurprocError
+from spurproc.inspect.answer import Answer, Block, Cell, Facts, Grid, Line, Toned
+from spurproc.inspect.exit_code import ExitCode
+from spurproc.inspect.held import HeldFolder, HeldProcess, open_folder, open_process
+from spurproc.inspect.output import json_option
+from spurproc.inspect.process_facts import STATES, ProcessFacts, member_name, process_facts
+from spurproc.inspect.provenance import (
+    CONTAINMENT,
+    NOT_YET,
+    exit_fields,
+    exit_rows,
+    identity_fields,
+    liveness_cell,
+    observation_fields,
+    process_fields,
+    process_name,
+    process_rows,
+    run_fields,
+    run_rows,
+)
+from spurproc.inspect.target import TARGET, FolderTarget, Target
+
+__all__ = ["command"]
+
+_Rows = list[tuple[str, Cell]]
+
+
+@click.command("show")
+@click.argument("target", type=TARGET)
+@click.option(
+    "--members", "limit", type=click.IntRange(min=0), default=20, show_default=True, metavar="N", help="List N members at most."
+)
+@json_option
+def command(target: Target, limit: int, as_json: bool) -> Answer:
+    """Show what is known of TARGET and what that rests on: 0 if there is something to show, alive or not."""
+    if isinstance(target, FolderTarget):
+        with open_folder(target) as folder:
+            return _of_folder(folder, limit)
+    with open_process(target) as process:
+        return _of_process(process, limit)
+
+
+def _of_process(held: HeldProcess, limit: int) -> Answer:
+    facts, seen = process_facts(held), held.identity.observe()
+    end_fields, end_rows = _process_end(held)
+    found = _Members.of(held.tree(), limit)
+    containment = Containment.PROCESS_GROUP
+    fields = {
+        "target": process_fields(held),
+        "process": facts.to_json(),
+        **observation_fields(seen),
+        "containment": {"kind": containment.value, "provenance": CONTAINMENT[containment]},
+        "members": found.fields(),
+        **end_fields,
+    }
+    rows = [*process_rows(held), ("identity", held.identity.to_text()), *_facts_rows(facts), *_seen_rows(seen)]
+    rows += [("containment", f"{containment.value}: {CONTAINMENT[containment]}"), *end_rows]
+    return Answer(command="show", exit_code=ExitCode.HOLDS, fields=fields, blocks=[Facts(rows), *found.blocks()])
+
+
+def _process_end(held: HeldProcess) -> tuple[dict[str, Any], _Rows]:
+    if held.pidfd.liveness() is Liveness.ALIVE:
+        return _not_ended(NotYet.RUNNING)
+    info = held.pidfd.exit_info()
+    return {"state": "ended", "exit": exit_fields(info)}, exit_rows(info)
+
+
+def _not_ended(end: NotYet) -> tuple[dict[str, Any], _Rows]:
+    return {"state": NOT_YET[end], "exit": None}, [("exit", f"not known yet: {end.value}")]
+
+
+def _of_folder(held: HeldFolder, limit: int) -> Answer:
+    run, record = held.run, held.run.record
+    seen, end, found = run.observe(), end_of(held.parts), _run_members(held, limit)
+    end_fields, end_rows = _not_ended(end) if isinstance(end, NotYet) else _run_end(held)
+    leader, recorder = run.leader, run.recorder
+    fields = {
+        "target": run_fields(held),
+        "leader": None if leader is None else identity_fields(leader),
+        "recorder": None if recorder is None else identity_fields(recorder),
+        "launcher": identity_fields(record.launcher),
+        "argv": list(record.argv),
+        "cwd": record.cwd,
+        "job_uid": record.job_uid,
+        "recorder_uid": record.recorder_uid,
+        **observation_fields(seen),
+        "containment": {"kind": record.containment.value, "provenance": CONTAINMENT[record.containment]},
+        "cgroup": None if record.cgroup is None else record.cgroup.to_json(),
+        "notes_error": held.parts.notes_error or None,
+        "members": found.fields(),
+        **end_fields,
+    }
+    rows = run_rows(held) + _record_rows(held) + _seen_rows(seen)
+    rows.append(("containment", f"{record.containment.value}: {CONTAINMENT[record.containment]}"))
+    if record.cgroup is not None:
+        rows.append(("cgroup", record.cgroup.path))
+    return Answer(command="show", exit_code=ExitCode.HOLDS, fields=fields, blocks=[Facts(rows + end_rows), *found.blocks()])
+
+
+def _run_end(held: HeldFolder) -> tuple[dict[str, Any], _Rows]:
+    info = info_of(end_of(held.parts))
+    return {"state": "ended", "exit": exit_fields(info)}, exit_rows(info)
+
+
+def _record_rows(held: HeldFolder) -> _Rows:
+    record, leader, recorder = held.run.record, held.run.leader, held.run.recorder
+    rows: _Rows = [("command", shlex.join(record.argv))]
+    if record.cwd is not None:
+        rows.append(("folder", record.cwd))
+    rows.append(("user", f"{record.job_uid}; its record is kept by {record.recorder_uid}"))
+    if leader is None:
+        rows.append(("leader", "none is recorded"))
+    else:
+        rows.append(("leader", f"{process_name(leader)}, known by its {leader.strength.value}"))
+    if recorder is not None:
+        rows.append(("recorder", f"{process_name(recorder)}, {recorder.liveness().value}"))
+    if held.parts.notes_error:
+        rows.append(("notes", Toned(held.parts.notes_error, "bad")))
+    return rows
+
+
+def _facts_rows(facts: ProcessFacts) -> _Rows:
+    rows: _Rows = [("name", "cannot be read" if facts.name is None else facts.name)]
+    if facts.command:
+        rows.append(("command", shlex.join(facts.command)))
+    if facts.uid is not None:
+        rows.append(("user", str(facts.uid)))
+    if facts.state is not None:
+        rows.append(("state", f"{facts.state}: {STATES.get(facts.state, 'not a state that we know')}"))
+    if facts.parent_pid is not None:
+        rows.append(("parent", str(facts.parent_pid)))
+    if facts.cgroup is not None:
+        rows.append(("cgroup", facts.cgroup))
+    return rows
+
+
+def _seen_rows(seen: Observation) -> _Rows:
+    rows: _Rows = [("liveness", liveness_cell(seen.liveness)), ("evidence", f"{seen.evidence}: {seen.detail}")]
+    if seen.escaped:
+        rows.append(("escaped", Toned("it lives outside of the cgroup that should hold it", "bad")))
+    return rows
+
+
+class _Members:
+    """Those that can be seen now, bounded."""
+
+    def __init__(self, rows: list[ProcessRow], limit: int, error: str | None = None) -> None:
+        self._count = len(rows)
+        self._shown = [(row, member_name(row)) for row in rows[:limit]]
+        self._error = error
+        self._whole = error is None and proc_shows_all()
+
+    @classmethod
+    def of(cls, tree: ProcessTree, limit: int) -> _Members:
+        return cls(members(tree), limit)
+
+    def fields(self) -> dict[str, Any]:
+        listed = [
+            {
+                "pid": row.pid,
+                "parent_pid": row.parent_pid,
+                "process_group": row.process_group,
+                "session": row.session,
+                "state": row.state,
+                "start_ticks": row.start_ticks,
+                "name": name,
+            }
+            for row, name in self._shown
+        ]
+        return {"count": self._count, "listed": listed, "proc_shows_all": self._whole, "error": self._error}
+
+    def blocks(self) -> list[Block]:
+        if self._error is not None:
+            return [Line(Toned(f"members: {self._error}", "bad"))]
+        count = f"members seen: {self._count}"
+        if self._count > len(self._shown):
+            count += f", of which {len(self._shown)} are listed"
+        if not self._whole:
+            count += "; /proc does not show all there may be"
+        if not self._shown:
+            return [Line(count)]
+        grid = [(str(row.pid), str(row.parent_pid), row.state, name or "-") for row, name in self._shown]
+        return [Line(count), Grid(("PID", "PARENT", "STATE", "NAME"), grid, numbers=frozenset((0, 1)))]
+
+
+def _run_members(held: HeldFolder, limit: int) -> _Members:
+    try:
+        if held.run.leader is None and held.parts.cgroup() is None:
+            return _Members([], limit)
+        return _Members.of(held.parts.tree(), limit)
+    except SpurprocError as error:
+        return _Members([], limit, str(error))
