@@ -5,13 +5,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 TOOLS := $(VENV)/.tools
 BUILT := $(VENV)/.built
+PEERS := $(VENV)/.peers
 NATIVE := setup.py $(shell find csrc -name '*.[ch]' -o -name '*.py')
 
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test check masked lint format c-check docs wheel clean
+.PHONY: help setup demo test check masked bench lint format c-check docs wheel clean
 
 help:
-	@echo 'make setup | demo | test | check | masked | lint | format | c-check | docs | wheel | clean'
+	@echo 'make setup | demo | test | check | masked | bench | lint | format | c-check | docs | wheel | clean'
 
 setup: $(BUILT)
 
@@ -37,6 +38,15 @@ check: lint c-check docs
 
 masked: $(BUILT)
 	@tools/check-masked $(BIN)/python
+
+# What is compared with; again when the list of it changes.
+$(PEERS): $(BUILT) pyproject.toml
+	@$(BIN)/python -m pip install --quiet --group bench
+	@touch $@
+
+# All of them, and docs/benchmarks.md; BENCH=liveness measures that one. BENCH_FLAGS: see `python -m benchmarks --help`.
+bench: $(PEERS)
+	@$(BIN)/python -m benchmarks $(BENCH) $(BENCH_FLAGS)
 
 lint: $(BUILT)
 	@$(BIN)/ruff format --check --quiet .

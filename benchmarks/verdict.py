@@ -1,0 +1,57 @@
+"""Does a bound hold? The value compared is the median of the rounds' own, in full precision."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from benchmarks.measure import Figure
+from benchmarks.targets import Bound, Relation, Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What was found of one bound: a `value`, or why there is `missing` one."""
+
+    bound: Bound
+    value: float = 0.0
+    unit: str = ""
+    missing: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """At the bound itself it holds. What was not measured does not."""
+        if self.missing:
+            return False
+        return self.value >= self.bound.limit if self.bound.relation is Relation.FASTER else self.value <= self.bound.limit
+
+
+def judge(bound: Bound, figures: Mapping[str, Figure]) -> Verdict:
+    """Compare round with round: both of a round had the same noise."""
+    names = [name for name in (bound.ours, bound.theirs) if name]
+    for name in names:
+        if name not in figures:
+            return Verdict(bound=bound, missing=f"{name}: not measured")
+        if figures[name].missing:
+            return Verdict(bound=bound, missing=f"{name}: not here ({figures[name].missing})")
+    ours = figures[bound.ours]
+    if bound.relation is Relation.VALUE:
+        return Verdict(bound=bound, value=ours.median, unit=ours.unit)
+    theirs = figures[bound.theirs]
+    if ours.unit != theirs.unit:
+        raise ValueError(f"cannot compare {ours.name} in {ours.unit} with {theirs.name} in {theirs.unit}")
+    pairs = list(zip(ours.per_round, theirs.per_round, strict=True))
+    if bound.relation is Relation.ADDED:
+        return Verdict(bound=bound, value=statistics.median(one - other for one, other in pairs), unit=ours.unit)
+    if bound.relation is Relation.FASTER:
+        pairs = [(other, one) for one, other in pairs]
+    return Verdict(bound=bound, value=statistics.median(one / other for one, other in pairs), unit="x")
+
+
+def outcome(target: Target, verdicts: list[Verdict]) -> str:
+    """OK, MISS, or NOT MEASURED: the last only where no bound is missed and one could not be looked at."""
+    if all(verdict.holds for verdict in verdicts):
+        return "OK"
+    measured = [verdict for verdict in verdicts if not verdict.missing]
+    return "MISS" if any(not verdict.holds for verdict in measured) else "NOT MEASURED"
