@@ -1,0 +1,79 @@
+"""Every block of the tutorial and of the how-tos does what its page says."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import spurproc
+from tests.docs.page import Block, blocks, needs, pages
+from tests.docs.session import Mistake, Session
+from tests.meta.repository import ROOT
+
+_PYTHON = ("python", "pycon")
+_NOT_RUN = "not run: "
+
+
+def _param(page: Path) -> object:
+    marks = [getattr(pytest.mark, f"needs_{name}")(*arguments) for name, *arguments in map(_need, needs(page))]
+    return pytest.param(page, id=str(page.relative_to(ROOT / "docs")), marks=marks)
+
+
+def _need(text: str) -> list[str | int]:
+    """`facility pidfd_exit_info` as the marker's name and its arguments."""
+    return [int(part) if part.isdigit() else part for part in text.split()]
+
+
+@pytest.mark.parametrize("page", [_param(page) for page in pages()])
+def test_blocks_do_what_the_page_says(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In order, in one folder; what is shown is what is printed."""
+    monkeypatch.chdir(tmp_path)
+    with Session(ROOT) as session:
+        for block in blocks(page):
+            if not block.mark.startswith(_NOT_RUN):
+                session.do(block)
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT / "docs")))
+def test_what_is_not_run_names_what_exists(page: Path) -> None:
+    """Python that cannot be run here is compiled, and what it takes from spurproc is there."""
+    for block in blocks(page):
+        if block.mark.startswith(_NOT_RUN) and block.language in _PYTHON:
+            assert _unknown_names(block) == []
+
+
+def _unknown_names(block: Block) -> list[str]:
+    tree = ast.parse(block.text)
+    taken = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)]
+    return [node.attr for node in taken if ast.unparse(node.value) == "spurproc" and not hasattr(spurproc, node.attr)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```pycon\n>>> 6 * 7\n41\n```\n",
+        "```console\n$ echo one\ntwo\n```\n",
+        "```console\n$ false\n```\n",
+        "```python\nimport spurproc\nspurproc.walk()\n```\n",
+        "```{code-block} python\n:caption: a.py\ndef\n```\n",
+        "```text\nwho runs this\n```\n",
+    ],
+)
+def test_a_wrong_block_is_found(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong output, a failure, code that does not compile, and a block of a kind that nobody runs."""
+    monkeypatch.chdir(tmp_path)
+    page = tmp_path / "page.md"
+    page.write_text(f"# A page\n\n{text}")
+    monkeypatch.setattr(Block, "__str__", lambda block: f"{block.page.name}:{block.line}")
+    with Session(ROOT) as session, pytest.raises((Mistake, AttributeError, SyntaxError)):
+        for block in blocks(page):
+            session.do(block)
+
+
+def test_an_unknown_name_is_found(tmp_path: Path) -> None:
+    """Also in a block that is not run."""
+    page = tmp_path / "page.md"
+    page.write_text("% not run: needs another machine\n```python\nimport spurproc\nspurproc.walk()\nspurproc.run([])\n```\n")
+    assert [_unknown_names(block) for block in blocks(page)] == [["walk"]]
