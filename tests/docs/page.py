@@ -2,14 +2,15 @@
 
 How a page is written, so that its blocks run in order, in one folder and one Python namespace:
 
-- ```` ```console ````: each line behind `$ ` is given to one bash that lives as long as the page; `> ` continues it. What it prints
-  is compared with the lines below it. It has to succeed.
+- ```` ```console ````: each line behind `$ ` is given to one bash that lives as long as the page; `> ` continues it. What it
+  prints is compared with the lines below it. It has to succeed.
 - ```` ```pycon ````: a dialogue with Python, compared as doctest does. ```` ```python ````: is executed.
 - ```` ```{code-block} LANGUAGE ```` with `:caption: NAME`: is written to the file NAME, executable if it begins with `#!`.
 
-In what is shown, `...` stands for anything. A comment of the page, which is not rendered, says more: `% needs: root, cgroup_v2` at
-its top is a marker of tests/requirements.py; `% not run: REASON` before a block keeps it from being run (its Python is compiled, and
-what it names of spurproc has to exist); `% in the clone` before a console block gives it a bash of its own in the repository.
+In what is shown, `...` stands for anything. A comment of the page, which is not rendered, says more. At the top, `% needs: root,
+cgroup_v2` are markers of tests/requirements.py, and `% shell: in a cgroup namespace` gives its bash a `/sys/fs/cgroup` of its
+own, as in a container. Before a block, `% not run: REASON` keeps it from being run (its Python is compiled, and what it names of
+spurproc has to exist), and `% in the clone` gives it a bash of its own in the repository.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ from pathlib import Path
 
 from tests.meta.repository import ROOT
 
-__all__ = ["Block", "Command", "blocks", "commands", "needs", "pages"]
+__all__ = ["Block", "Command", "blocks", "commands", "needs", "pages", "wants_cgroup_namespace"]
 
 _FENCE = re.compile(r"^(?P<fence>```+)(?P<language>\{[\w-]+\} *[\w-]*|[\w-]+)\s*$")
 _OPTION = re.compile(r"^:(\w+): *(.*)$")
 _COMMENT = re.compile(r"^% *(.*)$")
 _NEEDS = re.compile(r"^% needs: *(.*)$", re.MULTILINE)
+_CGROUP_NAMESPACE = re.compile(r"^% shell: in a cgroup namespace$", re.MULTILINE)
 # What MyST and Sphinx do by themselves: no code of a reader's.
 _DIRECTIVES = ("{toctree}", "{include}", "{note}", "{warning}", "{eval-rst}", "{list-table}")
 
@@ -43,7 +45,7 @@ class Block:
     mark: str = ""
 
     def __str__(self) -> str:
-        return f"{self.page.relative_to(ROOT)}:{self.line}"
+        return f"{self.page}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +65,11 @@ def pages() -> list[Path]:
 def needs(page: Path) -> list[str]:
     """What it needs of the machine."""
     return [name.strip() for found in _NEEDS.findall(page.read_text(encoding="utf-8")) for name in found.split(",")]
+
+
+def wants_cgroup_namespace(page: Path) -> bool:
+    """Whether its shell has a `/sys/fs/cgroup` of its own."""
+    return _CGROUP_NAMESPACE.search(page.read_text(encoding="utf-8")) is not None
 
 
 def blocks(page: Path) -> Iterator[Block]:

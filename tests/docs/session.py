@@ -19,6 +19,9 @@ __all__ = ["Mistake", "Session", "Shell"]
 
 _OPTIONS = doctest.ELLIPSIS
 _SHELL = ["bash", "--noprofile", "--norc"]
+# A shell in the cgroup $0, which is the top of a cgroup2 mount of its own, as in a container.
+_JOIN = """echo $$ >"$0/cgroup.procs" && exec unshare --cgroup --mount sh -c "$1" """
+_MOUNT = f"umount -R -l /sys/fs/cgroup; mount -t cgroup2 cgroup2 /sys/fs/cgroup && exec {' '.join(_SHELL)}"
 _MARK = "end-of-command"
 _TIMEOUT_S = 60.0
 _NOTICE = re.compile(r"^bash: line \d+: +\d+ (Killed|Terminated)\b.*$", re.MULTILINE)
@@ -31,12 +34,16 @@ class Mistake(AssertionError):
 class Shell:
     """One bash that is given command after command, as one types them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, cgroup: Path | None = None) -> None:
+        """In `folder`; with `cgroup`, in a cgroup namespace of which that is the top."""
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        env = {**os.environ, "PATH": path, "LC_ALL": "C.UTF-8"}
+        if cgroup is not None:
+            env.pop("SPURPROC_CGROUP_ROOT", None)
         self._process = subprocess.Popen(
-            _SHELL,
+            _SHELL if cgroup is None else ["sh", "-c", _JOIN, cgroup, _MOUNT],
             cwd=folder,
-            env={**os.environ, "PATH": path, "LC_ALL": "C.UTF-8"},
+            env=env,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -76,9 +83,10 @@ class Shell:
 class Session:
     """The state in which the blocks of one page run, in the current folder. Close it."""
 
-    def __init__(self, clone: Path) -> None:
-        """`clone`: the repository, where a page says so."""
+    def __init__(self, clone: Path, cgroup: Path | None = None) -> None:
+        """`clone`: the repository, where a page says so. `cgroup`: for the shell, see there."""
         self._clone = clone
+        self._cgroup = cgroup
         self._shell: Shell | None = None
         self._names: dict[str, Any] = {"__name__": "__main__"}
 
@@ -111,7 +119,7 @@ class Session:
             finally:
                 shell.close()
             return
-        self._shell = self._shell or Shell(Path.cwd())
+        self._shell = self._shell or Shell(Path.cwd(), self._cgroup)
         self._type_in(self._shell, block)
 
     def _type_in(self, shell: Shell, block: Block) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 import spurproc
-from tests.docs.page import Block, blocks, needs, pages
+from tests.docs.page import Block, blocks, needs, pages, wants_cgroup_namespace
 from tests.docs.session import Mistake, Session
 from tests.meta.repository import ROOT
 
@@ -27,13 +29,16 @@ def _need(text: str) -> list[str | int]:
 
 
 @pytest.mark.parametrize("page", [_param(page) for page in pages()])
-def test_blocks_do_what_the_page_says(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_do_what_the_page_says(page: Path, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """In order, in one folder; what is shown is what is printed."""
-    monkeypatch.chdir(tmp_path)
-    with Session(ROOT) as session:
-        for block in blocks(page):
-            if not block.mark.startswith(_NOT_RUN):
-                session.do(block)
+    cgroup = request.getfixturevalue("cgroup_root") if wants_cgroup_namespace(page) else None
+    with contextlib.chdir(tmp_path), Session(ROOT, cgroup) as session:
+        _do(session, [block for block in blocks(page) if not block.mark.startswith(_NOT_RUN)])
+
+
+def _do(session: Session, some: Iterable[Block]) -> None:
+    for block in some:
+        session.do(block)
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT / "docs")))
@@ -61,15 +66,12 @@ def _unknown_names(block: Block) -> list[str]:
         "```text\nwho runs this\n```\n",
     ],
 )
-def test_a_wrong_block_is_found(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_block_is_found(text: str, tmp_path: Path) -> None:
     """Wrong output, a failure, code that does not compile, and a block of a kind that nobody runs."""
-    monkeypatch.chdir(tmp_path)
     page = tmp_path / "page.md"
     page.write_text(f"# A page\n\n{text}")
-    monkeypatch.setattr(Block, "__str__", lambda block: f"{block.page.name}:{block.line}")
-    with Session(ROOT) as session, pytest.raises((Mistake, AttributeError, SyntaxError)):
-        for block in blocks(page):
-            session.do(block)
+    with contextlib.chdir(tmp_path), Session(ROOT) as session, pytest.raises((Mistake, AttributeError, SyntaxError)):
+        _do(session, blocks(page))
 
 
 def test_an_unknown_name_is_found(tmp_path: Path) -> None:
