@@ -24,6 +24,7 @@ PROGRAM = "spurproc-inspect"
 _MESSAGE_LIMIT = 600  # characters of a line that may name a path of 4096
 
 COMMANDS = {
+    "doctor": "doctor.command",
     "exit": "ending",
     "show": "show",
     "signal": "signalling",

@@ -12,7 +12,7 @@ from spurproc.core.cgroup.folder import open_folder, read_text, write_text
 from spurproc.core.mountinfo import Mount, cgroup2_mounts, read_mountinfo
 from spurproc.errors import InvalidArgument, SpurprocError, from_errno
 
-__all__ = ["ROOT_VARIABLE", "CgroupRoot", "find_cgroup_root"]
+__all__ = ["ROOT_VARIABLE", "CgroupRoot", "find_cgroup_root", "own_folder", "root_candidates"]
 
 ROOT_VARIABLE = "SPURPROC_CGROUP_ROOT"
 """Environment variable: the folder to use as the root, made if it is missing. Nothing else is tried then."""
@@ -79,7 +79,7 @@ def find_cgroup_root() -> CgroupRoot | None:
     chosen = os.environ.get(ROOT_VARIABLE)
     if chosen:
         return _chosen_root(chosen)
-    for path in _candidates():
+    for path in root_candidates():
         root = CgroupRoot(path=path)
         try:
             root.prepare()
@@ -101,7 +101,8 @@ def _chosen_root(chosen: str) -> CgroupRoot:
     return root
 
 
-def _candidates() -> Iterator[str]:
+def root_candidates() -> Iterator[str]:
+    """Where a root is tried for without SPURPROC_CGROUP_ROOT, in order. Only looks. Raises SystemCallError without /proc."""
     for mount in cgroup2_mounts(read_mountinfo()):
         if mount.read_only:
             continue
@@ -112,7 +113,7 @@ def _candidates() -> Iterator[str]:
 
 def _writable_above(mount: Mount) -> Iterator[str]:
     """The cgroups from the mount's top down to our own that we may write, topmost first."""
-    own = _own_folder(mount)
+    own = own_folder(mount)
     if own is None:
         return
     above = own
@@ -125,7 +126,7 @@ def _writable_above(mount: Mount) -> Iterator[str]:
             yield path
 
 
-def _own_folder(mount: Mount) -> str | None:
+def own_folder(mount: Mount) -> str | None:
     """Our own cgroup's folder through `mount`; None when it lies outside of what that shows."""
     try:
         with open("/proc/self/cgroup", "rb") as file:
