@@ -18,7 +18,7 @@ from benchmarks.report import document, table
 from benchmarks.results import Results
 from benchmarks.scale import FULL, QUICK, Scale
 
-NOUNS = ("spawn", "run")
+NOUNS = ("liveness", "tree", "spawn", "exit", "import", "recorder", "run")
 DOCUMENT = HERE.parent / "docs" / "benchmarks.md"
 
 

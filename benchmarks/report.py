@@ -56,13 +56,14 @@ def _limit_text(bound: Bound, unit: str) -> str:
 
 def _measured(target: Target, figures: Mapping[str, Figure]) -> str:
     names = dict.fromkeys(name for bound in target.bounds for name in (bound.ours, bound.theirs) if name)
-    return "<br>".join(_figure_text(name, figures.get(name)) for name in names)
+    return "<br>".join(_figure_text(name, figures.get(name)) for name in (*names, *target.also))
 
 
 def _figure_text(name: str, figure: Figure | None) -> str:
     if figure is None or figure.missing:
         return f"{name}: {'not measured' if figure is None else 'not here'}"
-    return f"{name} {quantity(figure.median, figure.unit)} (p99 {quantity(figure.p99, figure.unit)})"
+    p99 = f" (p99 {quantity(figure.p99, figure.unit)})" if len(figure.samples) > 1 else ""
+    return f"{name}: {quantity(figure.median, figure.unit)}{p99}"
 
 
 def target_line(target: Target, figures: Mapping[str, Figure]) -> str:

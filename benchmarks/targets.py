@@ -5,7 +5,12 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from benchmarks import bench_exit as exits
+from benchmarks import bench_import as imports
+from benchmarks import bench_liveness as liveness
+from benchmarks import bench_recorder as recorder
 from benchmarks import bench_run as run
+from benchmarks import bench_tree as tree
 from benchmarks import spawn_ways as ways
 from benchmarks.bench_spawn import LARGE, SMALL
 
@@ -25,7 +30,7 @@ class Relation(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """One condition. `ours` and `theirs` name figures; `than` is how the table calls theirs."""
+    """One condition. `ours` and `theirs` name figures; `than` is how the table calls theirs, or, of ours alone, what it is."""
 
     relation: Relation
     ours: str
@@ -36,11 +41,15 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One line of the table: OK when every bound holds. `floor` and `parts`: figures that explain a miss."""
+    """One line of the table: OK when every bound holds.
+
+    `also`: figures shown in the line that no bound is about. `floor` and `parts`: those that explain a miss.
+    """
 
     what: str
     bench: str
     bounds: tuple[Bound, ...]
+    also: tuple[str, ...] = ()
     floor: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
 
@@ -57,8 +66,11 @@ def _added(ours: str, theirs: str, limit: float, than: str) -> Bound:
     return Bound(relation=Relation.ADDED, ours=ours, theirs=theirs, limit=limit, than=than)
 
 
-def _value(ours: str, limit: float) -> Bound:
-    return Bound(relation=Relation.VALUE, ours=ours, limit=limit)
+def _value(ours: str, limit: float, of_what: str) -> Bound:
+    return Bound(relation=Relation.VALUE, ours=ours, limit=limit, than=of_what)
+
+
+_SENT = (tree.ASK, tree.IGNORED)
 
 
 def _in(way: str, heap: str) -> str:
@@ -66,6 +78,44 @@ def _in(way: str, heap: str) -> str:
 
 
 TARGETS: tuple[Target, ...] = (
+    Target(
+        what="liveness of a kept `Pidfd`",
+        bench="liveness",
+        bounds=(
+            _times(liveness.HELD, liveness.BARE_HELD, 2, "C"),
+            _faster(liveness.HELD, liveness.PSUTIL, 20, "psutil is_running"),
+        ),
+        floor=(liveness.BARE_HELD,),
+    ),
+    Target(
+        what="liveness of a stored identity",
+        bench="liveness",
+        bounds=(
+            _times(liveness.STORED, liveness.BARE_STORED, 2.5, "C"),
+            _faster(liveness.STORED, liveness.PSUTIL, 8, "psutil is_running"),
+        ),
+        floor=(liveness.BARE_STORED,),
+    ),
+    Target(
+        what="`liveness_many`, 1,000 stored identities; 1,000 cgroups",
+        bench="liveness",
+        bounds=(
+            _times(liveness.MANY_IDENTITIES, liveness.BARE_IDENTITIES, 1.25, "C, identities"),
+            _times(liveness.MANY_CGROUPS, liveness.BARE_CGROUPS, 1.25, "C, cgroups"),
+        ),
+        floor=(liveness.BARE_IDENTITIES, liveness.BARE_CGROUPS),
+    ),
+    Target(
+        what="signal_tree of 1,000 members, signal 0 and SIGTERM",
+        bench="tree",
+        bounds=(
+            *(_times(tree.named(tree.OURS, sent), tree.named(tree.BARE, sent), 1.3, f"C, {sent}") for sent in _SENT),
+            *(_faster(tree.named(tree.OURS, sent), tree.named(tree.PSUTIL, sent), 10, f"psutil, {sent}") for sent in _SENT),
+            _times(tree.named(tree.OURS, tree.HANDLED), tree.named(tree.BARE, tree.HANDLED), 1.3, f"C, {tree.HANDLED}"),
+        ),
+        also=(tree.named(tree.PSUTIL, tree.HANDLED),),
+        floor=tuple(tree.named(tree.BARE, asked) for asked in (tree.ASK, tree.IGNORED, tree.HANDLED)),
+    ),
     Target(
         what="spawn detached, plain: 4 GiB heap against 10 MiB",
         bench="spawn",
@@ -84,6 +134,37 @@ TARGETS: tuple[Target, ...] = (
             _times(_in(ways.FULL_CHILD, SMALL), _in(ways.POSIX_SPAWN, SMALL), 3, "os.posix_spawn, as a child"),
             _times(_in(ways.FULL_DETACHED, SMALL), _in(ways.POSIX_SPAWN, SMALL), 3, "os.posix_spawn, detached"),
         ),
+    ),
+    Target(
+        what="exit noticed by a non-parent",
+        bench="exit",
+        bounds=(
+            _times(exits.WAIT, exits.BARE_LEARN, 2, "C, from the end to its status known"),
+            _value(exits.wakeups(exits.WAIT), 0, "wake-ups of an idle wait"),
+            _value(exits.wakeups(exits.WAIT_ASYNC), 0, "wake-ups of an idle wait_async"),
+        ),
+        also=(exits.WAIT_ASYNC, exits.BARE_POLL),
+        floor=(exits.BARE_POLL, exits.BARE_LEARN),
+    ),
+    Target(
+        what="`import spurproc`",
+        bench="import",
+        bounds=(
+            _added(imports.IMPORT, imports.BARE, 30, "bare Python"),
+            _value(imports.HEAVY, 0, "of asyncio and subprocess loaded"),
+        ),
+        also=(imports.ALL_NAMES,),
+        floor=(imports.BARE,),
+    ),
+    Target(
+        what="recorder",
+        bench="recorder",
+        bounds=(
+            _value(recorder.USS, 64, "USS a job"),
+            _added(recorder.RECORDED_MEMORY, recorder.UNRECORDED, 300, "the same launch without it"),
+        ),
+        also=(recorder.USS_TINI, recorder.USS_S6, recorder.RECORDED_DISK),
+        floor=(recorder.SYNCS,),
     ),
     Target(
         what='run(["true"])',

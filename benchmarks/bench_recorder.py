@@ -1,0 +1,123 @@
+"""What does it cost that a run is recorded: memory for each job, and time at its launch?"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+from benchmarks.bare import HERE
+from benchmarks.cgroup_home import NONE_HERE
+from benchmarks.measure import Contender, Figure, absent, each_us, interleave
+from benchmarks.scale import Scale
+from benchmarks.supervisors import recorders, s6_supervises, tinis, uss_kib
+from spurproc.core.cgroup.cgroup import Cgroup
+from spurproc.core.cgroup.root import find_cgroup_root
+from spurproc.core.recorded.launch import launch_recorded
+from spurproc.core.spawn.plan import SpawnPlan
+from spurproc.core.spawn.spawn import spawn
+
+USS = "recorder, USS"
+USS_TINI = "tini, USS"
+USS_S6 = "s6-supervise, USS"
+RECORDED_MEMORY = "launch_recorded, folder in memory (tmpfs)"
+RECORDED_DISK = "launch_recorded, folder on disk, durable"
+UNRECORDED = "spawn, detached, in a fresh cgroup"
+SYNCS = "three fsyncs on that disk, alone"
+
+_MEMORY = Path("/dev/shm")  # noqa: S108 - a tmpfs by its purpose
+_TIMES = 3
+_REMOVE_TIMEOUT_S = 5.0
+_number = count()
+
+
+def measure(scale: Scale) -> list[Figure]:
+    """USS: `jobs` of each at once, every one with a job that sleeps; one value each.
+
+    A launch is timed to the confirmed exec. Unrecorded, the same plan goes through the same static program into a cgroup that is
+    made for it too, so what is added is the recorder, its gate and the folder. In memory an fsync costs nothing; on disk it costs
+    what the disk takes.
+    """
+    with ExitStack() as stack:
+        disk = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=HERE, prefix=".recorder-")))
+        figures = _sizes(scale.jobs, disk)
+        if find_cgroup_root() is None:
+            return figures + [absent(name, "us", NONE_HERE) for name in (RECORDED_MEMORY, RECORDED_DISK, UNRECORDED)]
+        contenders = [
+            _each(UNRECORDED, _unrecorded),
+            _each(RECORDED_DISK, partial(_recorded, disk)),
+            _each(SYNCS, partial(_syncs, disk)),
+        ]
+        if os.path.ismount(_MEMORY):
+            memory = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=_MEMORY, prefix="spurproc-bench-")))
+            contenders.append(_each(RECORDED_MEMORY, partial(_recorded, memory)))
+        else:
+            figures.append(absent(RECORDED_MEMORY, "us", f"no tmpfs at {_MEMORY}"))
+        return figures + interleave(contenders, scale.rounds, scale.warm_up)
+
+
+def _sizes(jobs: int, folder: Path) -> list[Figure]:
+    figures = [_size(USS, jobs, folder, recorders)]
+    for name, command, start in ((USS_TINI, "tini", tinis), (USS_S6, "s6-supervise", s6_supervises)):
+        here = shutil.which(command) is not None
+        figures.append(_size(name, jobs, folder, start) if here else absent(name, "KiB", f"{command} is not installed"))
+    return figures
+
+
+def _size(name: str, jobs: int, folder: Path, start: Callable[[int, Path], AbstractContextManager[list[int]]]) -> Figure:
+    with start(jobs, folder) as pids:
+        return Figure(name=name, unit="KiB", rounds=[[uss_kib(pid)] for pid in pids])
+
+
+def _each(name: str, start: Callable[[], Callable[[], object]]) -> Contender:
+    return Contender(name=name, unit="us", take=lambda: each_us(start, _TIMES))
+
+
+def _unrecorded() -> Callable[[], object]:
+    root = find_cgroup_root()
+    if root is None:
+        raise RuntimeError(NONE_HERE)
+    cgroup = Cgroup.create(f"{root.steps}/unrecorded-{next(_number)}")
+    spawned = spawn(SpawnPlan(argv=["/bin/true"], cgroup=cgroup, detach=True))
+
+    def clear() -> None:
+        with cgroup, spawned.pidfd:
+            cgroup.wait_empty(_REMOVE_TIMEOUT_S)
+            cgroup.remove(_REMOVE_TIMEOUT_S)
+
+    return clear
+
+
+def _recorded(folder: Path) -> Callable[[], object]:
+    run = launch_recorded(SpawnPlan(argv=["/bin/true"]), folder / str(next(_number)))
+
+    def clear() -> None:
+        with run:
+            run.wait()
+            run.remove()
+
+    return clear
+
+
+def _syncs(folder: Path) -> Callable[[], object]:
+    """A file, its folder and the folder above, as a launch does."""
+    path = folder / f"syncs-{next(_number)}"
+    path.mkdir()
+    descriptors = [os.open(path / "run.json", os.O_CREAT | os.O_WRONLY, 0o600)]
+    os.write(descriptors[0], bytes(1000))
+    os.fsync(descriptors[0])
+    for above in (path, folder):
+        descriptors.append(os.open(above, os.O_RDONLY))
+        os.fsync(descriptors[-1])
+
+    def clear() -> None:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        shutil.rmtree(path)
+
+    return clear
