@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from spurproc.core.process.identity import ProcessIdentity, forget_reader
 from spurproc.core.process.pidfd import Pidfd
 from spurproc.core.tree.leader import Leader
 from spurproc.core.tree.liveness import liveness_many, tree_liveness
-from spurproc.core.tree.members import ProcessTree
+from spurproc.core.tree.members import ProcessTree, members
 from spurproc.core.tree.signalling import signal_tree
 from spurproc.core.tree.termination import KillPlan, terminate_tree
 from spurproc.core.vantage import Vantage
@@ -110,6 +111,45 @@ def test_from_the_parent_pid_namespace_an_inner_process_is_alive() -> None:
         signal.pidfd_send_signal(pidfd.fileno(), signal.SIGKILL)
         inner.communicate(timeout=_TIMEOUT_S)
     assert (identity.liveness(), identity.observe().evidence) == (UNKNOWN, "pid-namespace")
+
+
+_INNER_TREE = """
+import os, sys
+from spurproc.core.process.identity import ProcessIdentity
+open("/proc/sys/kernel/ns_last_pid", "w").write(str(int(sys.argv[1]) - 1))
+leader = os.posix_spawn("/bin/sh", ["sh", "-c", "sleep 1000 & wait"], os.environ, setsid=True)
+while not open(f"/proc/{leader}/task/{leader}/children").read():
+    os.sched_yield()
+print(ProcessIdentity.of(leader), flush=True)
+input()
+"""
+
+
+@pytest.mark.own_pid_namespace
+@pytest.mark.needs_facility("pidfs_handle")
+def test_the_number_of_an_inner_leader_is_a_strangers_here() -> None:
+    """A tree named in a child pid namespace, reached from the parent: whoever has its number here is left alone."""
+    with Blocked() as stranger:
+        where = ["unshare", "--pid", "--mount-proc", "--fork", "--kill-child=SIGKILL"]
+        inner = subprocess.Popen(
+            [*where, sys.executable, "-c", _INNER_TREE, str(stranger.pid)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert inner.stdout is not None
+        identity = ProcessIdentity.from_text(inner.stdout.readline().strip())
+        assert identity.pid == stranger.pid
+        with identity.open() as held:
+            tree = ProcessTree(leader=Leader(identity=identity, pidfd=held))
+            assert {row.pid for row in members(tree)}.isdisjoint({stranger.pid})
+            assert signal_tree(ProcessTree(subreaper=identity), 0).signalled == 1
+            assert signal_tree(tree, signal.SIGKILL).signalled == 2
+            select.select([held], [], [], _TIMEOUT_S)
+            assert held.liveness() is GONE
+            with Pidfd.open(stranger.pid) as other:
+                assert other.liveness() is ALIVE
+        inner.communicate(timeout=_TIMEOUT_S)
 
 
 _SIGNAL_OUTSIDER = """

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,8 +37,8 @@ def test_child_of_who_has_got_a_number_of_ours_is_a_strangers(monkeypatch: pytes
     monkeypatch.setattr(process_walk, "read_processes", lambda: {row.pid: row for row in rows})
     monkeypatch.setattr(process_walk, "read_process", after.get)
     monkeypatch.setattr(Descent, "root_lives", lambda _: True)
-    root = SimpleNamespace(pid=10)
-    assert [row.pid for row in Descent(root).find()] == [13, 14]  # type: ignore[arg-type]  # only its number is asked for
+    monkeypatch.setattr(process_walk, "number_here", lambda *_: 10)
+    assert [row.pid for row in Descent(None).find()] == [13, 14]  # type: ignore[arg-type]  # only its number is asked for
 
 
 @given(st.dictionaries(st.integers(2, 30), st.tuples(st.integers(0, 30), st.integers(0, 3)), min_size=1))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import os
+from contextlib import suppress
 from dataclasses import dataclass, field
 from errno import EACCES, EINVAL, EXDEV
 from typing import Any, Self
@@ -16,9 +17,9 @@ from spurproc.core.facilities import Facilities
 from spurproc.core.observation import LIVENESS_OF_CODE, Liveness, Observation
 from spurproc.core.process.pidfd import SUBJECT, Pidfd, checked_pid, pid_behind
 from spurproc.core.vantage import Vantage, boot_id_valid
-from spurproc.errors import IdentityUnreadable, InvalidArgument, from_errno
+from spurproc.errors import IdentityUnreadable, InvalidArgument, SpurprocError, from_errno
 
-__all__ = ["IdentityStrength", "ProcessIdentity", "procfs_is_ours", "reader"]
+__all__ = ["IdentityStrength", "ProcessIdentity", "named_here", "number_here", "procfs_is_ours", "reader"]
 
 _MAGIC = "spurproc-id"
 _VERSION = 1
@@ -218,6 +219,30 @@ def procfs_is_ours() -> bool:
         return bool((_reader or reader()).procfs_is_ours)
     except IdentityUnreadable:
         return False
+
+
+def named_here(identity: ProcessIdentity) -> bool:
+    """Whether its number is one of our own pid namespace; false where that cannot be told."""
+    try:
+        return bool(identity.pid_namespace == reader().pid_namespace)
+    except IdentityUnreadable:
+        return False
+
+
+def number_here(identity: ProcessIdentity, pidfd: Pidfd | None) -> int:
+    """The number of the process in our own pid namespace; 0 where it has none, or none that can be told.
+
+    An identity from a child namespace (a container, seen from the host) holds its number there: here that is a stranger. Then
+    `pidfd` (borrowed), or one opened for the moment, tells ours: good for as long as the process is not reaped.
+    """
+    if pidfd is not None and pidfd.pid > 0:
+        return pidfd.pid
+    if named_here(identity):
+        return identity.pid
+    if pidfd is None:
+        with suppress(SpurprocError), identity.open() as held:
+            return held.pid
+    return 0
 
 
 _hooked: list[bool] = []

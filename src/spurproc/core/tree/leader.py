@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spurproc.core.observation import Liveness, Observation
-from spurproc.core.process.identity import ProcessIdentity
+from spurproc.core.process.identity import ProcessIdentity, named_here
 from spurproc.core.process.pidfd import Pidfd
 from spurproc.errors import InvalidArgument
 
@@ -23,7 +23,7 @@ class Leader:
     pidfd: Pidfd | None = None
 
     def __post_init__(self) -> None:
-        if self.pidfd is not None and self.pidfd.pid not in (0, self.identity.pid):
+        if self.pidfd is not None and named_here(self.identity) and self.pidfd.pid not in (0, self.identity.pid):
             raise InvalidArgument(f"cannot hold the leader {self.identity} by a pidfd of process {self.pidfd.pid}")
 
     def liveness(self) -> Liveness:

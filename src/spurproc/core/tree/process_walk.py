@@ -20,7 +20,7 @@ from spurproc.core.cgroup.sweep import SeenTable
 from spurproc.core.facilities import Facilities
 from spurproc.core.mountinfo import read_mountinfo
 from spurproc.core.observation import Liveness
-from spurproc.core.process.identity import ProcessIdentity, procfs_is_ours
+from spurproc.core.process.identity import ProcessIdentity, number_here, procfs_is_ours
 from spurproc.core.process.pidfd import Pidfd
 from spurproc.errors import SpurprocError, from_errno
 
@@ -130,12 +130,13 @@ class Descent:
     def find(self) -> list[ProcessRow]:
         """The living descendants, itself excluded; none when the subreaper cannot be seen to live after the walk."""
         rows = read_processes()
-        if not self.root_lives() or self._subreaper.pid not in rows:
+        root = rows.get(number_here(self._subreaper, None))
+        if root is None or not self.root_lives():
             return []
-        found = list(descendants(rows, rows[self._subreaper.pid]))
+        found = list(descendants(rows, root))
         handed_on = self._handed_on(found)
         if handed_on:
-            found = list(descendants({pid: row for pid, row in rows.items() if pid not in handed_on}, rows[self._subreaper.pid]))
+            found = list(descendants({pid: row for pid, row in rows.items() if pid not in handed_on}, root))
         return [row for row in found if not row.ended]
 
     def _handed_on(self, found: list[ProcessRow]) -> set[int]:
@@ -171,13 +172,13 @@ class GroupOf:
 
     def __init__(self, leader: ProcessIdentity, leader_pidfd: Pidfd | None) -> None:
         """Borrows `leader_pidfd`; without one the leader is held while this is open, if it is there to be held."""
-        self._leader = leader
         self._owned: Pidfd | None = None
         self._known: list[ProcessRow] = []
         if leader_pidfd is None:
             with suppress(SpurprocError):
                 self._owned = leader.open()
         self._pidfd = leader_pidfd or self._owned
+        self._number = number_here(leader, self._pidfd)
 
     def __enter__(self) -> Self:
         return self
@@ -191,12 +192,12 @@ class GroupOf:
         if self._pidfd is None:
             return True
         with suppress(SpurprocError):
-            return seen.key(self._pidfd.fileno(), self._leader.pid) in seen
+            return seen.key(self._pidfd.fileno(), self._number) in seen
         return True
 
     def pinned(self) -> bool:
         """Whether the number is the leader's, now."""
-        if self._pidfd is None:
+        if self._pidfd is None or self._number == 0:  # 0 is the group of the kernel's own threads
             return False
         if lib.spur_pidfd_unreaped(self._pidfd.fileno(), self._pidfd.facilities) == 0:
             return True
@@ -216,7 +217,7 @@ class GroupOf:
 
     def holds_caller(self) -> bool:
         """Whether this process is the leader, or in its group or session."""
-        return self._leader.pid in (os.getpid(), os.getpgid(0), os.getsid(0)) and self.pinned()
+        return self._number in (os.getpid(), os.getpgid(0), os.getsid(0)) and self.pinned()
 
     def find(self) -> list[ProcessRow]:
         """The living members; none when the number cannot be shown to be the leader's, before and after the walk."""
@@ -232,10 +233,10 @@ class GroupOf:
     def _still_there(self, known: ProcessRow) -> bool:
         """A member found while the number was pinned, there yet, has kept it in use: nobody leaves a session and comes back."""
         now = read_process(known.pid)
-        return now is not None and now.start_ticks == known.start_ticks and now.session == known.session == self._leader.pid
+        return now is not None and now.start_ticks == known.start_ticks and now.session == known.session == self._number
 
     def _belongs(self, row: ProcessRow) -> bool:
-        return self._leader.pid in (row.pid, row.process_group, row.session)
+        return self._number in (row.pid, row.process_group, row.session)
 
 
 def unique(rows: Iterable[ProcessRow]) -> list[ProcessRow]:
