@@ -28,6 +28,7 @@ COMMANDS = {
     "exit": "ending",
     "show": "show",
     "signal": "signalling",
+    "tree": "tree",
     "wait": "waiting",
 }
 """Each command, and the module of this package that has it as `command`."""

@@ -1,0 +1,61 @@
+"""A target as a tree: what holds it together, whether it lives, and how to name it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from spurproc.core.observation import Observation
+from spurproc.core.tree.members import ProcessTree
+from spurproc.inspect.answer import Cell
+from spurproc.inspect.held import HeldFolder, HeldProcess, open_folder, open_process
+from spurproc.inspect.provenance import CONTAINMENT, process_fields, process_rows, run_fields, run_rows
+from spurproc.inspect.target import FolderTarget, Target
+
+__all__ = ["TreeSubject", "open_tree"]
+
+_BELOW_PROCESS = "what descends from it, and its process group and session where it leads them"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeSubject:
+    """A tree, borrowed from what holds it. `find`: its parts now, None where nobody of it is named."""
+
+    find: Callable[[], ProcessTree | None]
+    observe: Callable[[], Observation]
+    fields: dict[str, Any]
+    rows: list[tuple[str, Cell]]
+
+
+@contextmanager
+def open_tree(target: Target) -> Iterator[TreeSubject]:
+    """Hold the target for as long as the block runs. Raises as `open_process` and `open_folder` do."""
+    if isinstance(target, FolderTarget):
+        with open_folder(target) as folder:
+            yield _of_folder(folder)
+    else:
+        with open_process(target) as process:
+            yield _of_process(process)
+
+
+def _of_process(held: HeldProcess) -> TreeSubject:
+    fields = {"target": process_fields(held), "containment": {"kind": "none", "provenance": _BELOW_PROCESS}}
+    rows = [*process_rows(held), ("members", _BELOW_PROCESS)]
+    return TreeSubject(find=held.tree, observe=held.identity.observe, fields=fields, rows=rows)
+
+
+def _of_folder(held: HeldFolder) -> TreeSubject:
+    containment = held.run.containment
+    words = CONTAINMENT[containment]
+    fields = {"target": run_fields(held), "containment": {"kind": containment.value, "provenance": words}}
+    rows = [*run_rows(held), ("containment", f"{containment.value}: {words}")]
+    return TreeSubject(find=lambda: _run_tree(held), observe=held.run.observe, fields=fields, rows=rows)
+
+
+def _run_tree(held: HeldFolder) -> ProcessTree | None:
+    """Raises Unsupported and others where its cgroup cannot be reached from here."""
+    if held.run.leader is None and held.parts.cgroup() is None:
+        return None
+    return held.parts.tree()
