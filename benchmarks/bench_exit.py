@@ -17,7 +17,8 @@ from pathlib import Path
 import psutil
 
 from benchmarks.bare import function, program
-from benchmarks.measure import Contender, Figure, absent, interleave
+from benchmarks.measure import Contender, Figure, absent, interleave, once_us
+from benchmarks.parts import part
 from benchmarks.peers import pidfd_package
 from benchmarks.scale import Scale
 from spurproc.core.process.pidfd import Pidfd
@@ -28,6 +29,7 @@ BARE_POLL = "bare C, poll until it has ended"
 BARE_LEARN = "bare C, poll until it is reaped, and its status"
 PSUTIL = "psutil wait"
 PACKAGE = "pidfd package and select.poll"
+AFTERWARDS = part(WAIT, "all but the sleep, for one that was reaped before")
 
 _WORD = struct.Struct("=Q")
 _TIMES = 5
@@ -65,6 +67,7 @@ def measure(scale: Scale) -> list[Figure]:
             Figure(name=wakeups(name), unit="", rounds=[[mortal.wakeups(ways[name], scale.idle_s)]])
             for name in (WAIT, WAIT_ASYNC, BARE_POLL, PSUTIL)
         ]
+        figures.append(Figure(name=AFTERWARDS, unit="us", rounds=[mortal.afterwards_us() for _ in range(scale.fewer(2))]))
     return figures + missing + idle
 
 
@@ -93,6 +96,15 @@ class _Mortal:
             known_ns = hold()
             taken.append((known_ns - self._hear()) / 1000)
         return taken
+
+    def afterwards_us(self) -> list[float]:
+        """Of a wait that has nothing to wait for."""
+        self._tell()
+        with Pidfd.open(self._hear()) as pidfd:
+            self._tell()
+            pidfd.wait()
+            self._hear()
+            return once_us(pidfd.wait, _TIMES)
 
     def wakeups(self, wait: Wait, idle_s: float) -> float:
         """How often a thread in `wait` woke up in `idle_s` of nothing."""

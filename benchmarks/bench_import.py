@@ -11,6 +11,7 @@ from collections import defaultdict
 from functools import partial
 
 from benchmarks.measure import Contender, Figure, interleave, once_us
+from benchmarks.parts import part
 from benchmarks.scale import Scale
 
 BARE = "python -c pass"
@@ -31,12 +32,7 @@ _PROGRAMS = {
 }
 _IMPORT_TIME = re.compile(r"import time:\s+(\d+) \|\s+\d+ \|\s+(\S+)")
 _PROFILES = 5
-_SHOWN = 12
-
-
-def self_time(module: str) -> str:
-    """The figure of what one module takes of an import, without what it imports itself."""
-    return f"of it {module}"
+_SHOWN = 8
 
 
 def measure(scale: Scale) -> list[Figure]:
@@ -50,7 +46,7 @@ def measure(scale: Scale) -> list[Figure]:
     figures = interleave(contenders, scale.fewer(2), scale.warm_up)
     heavy = f"{_TOUCH}; import sys; print(len({{'asyncio', 'subprocess'}} & set(sys.modules)))"
     figures.append(Figure(name=HEAVY, unit="", rounds=[[float(_output(heavy))]]))
-    return figures + _parts()
+    return figures + _parts(IMPORT) + _parts(ALL_NAMES)
 
 
 def _interpreter_ms(program: str) -> list[float]:
@@ -68,16 +64,16 @@ def _output(program: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True, env=_environment()).stdout
 
 
-def _parts() -> list[Figure]:
-    """The modules that take most of the import of every public name, by -X importtime, which makes each a little slower."""
+def _parts(call: str) -> list[Figure]:
+    """The modules that take most of it, each without what it imports itself, by -X importtime, which slows them down a little."""
     taken: dict[str, list[float]] = defaultdict(list)
-    bare = set(_import_times("pass"))
+    bare = set(_import_times(_PROGRAMS[BARE]))
     for _ in range(_PROFILES):
-        for module, spent_us in _import_times(_TOUCH).items():
+        for module, spent_us in _import_times(_PROGRAMS[call]).items():
             if module not in bare:
-                taken[module].append(spent_us / 1000)
+                taken[module].append(spent_us)
     dearest = sorted(taken, key=lambda module: statistics.median(taken[module]), reverse=True)[:_SHOWN]
-    return [Figure(name=self_time(module), unit="ms", rounds=[[value] for value in taken[module]]) for module in dearest]
+    return [Figure(name=part(call, module), unit="us", rounds=[[value] for value in taken[module]]) for module in dearest]
 
 
 def _import_times(program: str) -> dict[str, int]:

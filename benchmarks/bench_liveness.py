@@ -14,8 +14,10 @@ from benchmarks.bare import function
 from benchmarks.cgroup_home import NONE_HERE
 from benchmarks.measure import Contender, Figure, Samples, absent, interleave, loop_ns
 from benchmarks.members import Tree, many, tree
+from benchmarks.parts import part
 from benchmarks.peers import pidfd_package
 from benchmarks.scale import Scale
+from spurproc.core._native import lib
 from spurproc.core.cgroup.cgroup import Cgroup
 from spurproc.core.process.identity import ProcessIdentity
 from spurproc.core.process.pidfd import Pidfd
@@ -35,18 +37,20 @@ PSUTIL = "psutil is_running"
 PACKAGE = "pidfd package and select.poll"
 NUMBER = "os.kill(pid, 0)"
 
+CORE = part(HELD, "the C core's own call, from Python")
+EMPTY = part(HELD, "a Python method that does nothing")
+
 _DEAR = 20
 """How many times fewer turns for what takes longer."""
 
 
 def measure(scale: Scale) -> list[Figure]:
     """One question about one process; then one call about `members` processes, or as many cgroups with one of them in each."""
-    rounds = scale.fewer(2)
     with tree(1) as target:
-        singles = interleave(_singles(target, scale.turns), rounds, scale.warm_up)
+        singles = interleave(_singles(target, scale.turns), scale.fewer(2), scale.warm_up)
     with many(scale.members) as (spawned, cgroups):
         contenders = [*_many(spawned, scale), *_many_cgroups(cgroups, scale)]
-        return singles + interleave(contenders, rounds, scale.warm_up) + _missing(cgroups)
+        return singles + interleave(contenders, scale.fewer(4), scale.warm_up) + _missing(cgroups)
 
 
 def _missing(cgroups: list[Cgroup]) -> list[Figure]:
@@ -62,6 +66,8 @@ def _singles(target: Tree, turns: int) -> list[Contender]:
         (STORED, partial(loop_ns, identity.liveness, turns)),
         (BARE_STORED, partial(_bare_identities, [identity], turns)),
         (PSUTIL, partial(loop_ns, psutil.Process(target.leader).is_running, max(1, turns // _DEAR))),
+        (CORE, partial(loop_ns, partial(lib.spur_pidfd_poll, pidfd.fileno()), turns)),
+        (EMPTY, partial(loop_ns, _Empty().ask, turns)),
         (NUMBER, partial(loop_ns, partial(os.kill, target.leader, 0), turns)),  # noqa: TID251 - 0 only asks, and it is our child
         ("subprocess.Popen.poll", partial(loop_ns, target.popen.poll, turns)),
     ]
@@ -71,6 +77,11 @@ def _singles(target: Tree, turns: int) -> list[Contender]:
         poll.register(package.PidFd.open(target.leader).detach(), select.POLLIN)
         ways.append((PACKAGE, partial(loop_ns, partial(poll.poll, 0), turns)))
     return [Contender(name=name, unit="ns", take=take) for name, take in ways]
+
+
+class _Empty:
+    def ask(self) -> None:
+        return None
 
 
 def _many(spawned: list[Spawned], scale: Scale) -> list[Contender]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from benchmarks.bare import HERE
 from benchmarks.cgroup_home import NONE_HERE
 from benchmarks.measure import Contender, Figure, absent, each_us, interleave
+from benchmarks.parts import measure_parts
 from benchmarks.scale import Scale
 from benchmarks.supervisors import recorders, s6_supervises, tinis, uss_kib
 from spurproc.core.cgroup.cgroup import Cgroup
@@ -30,6 +31,17 @@ RECORDED_DISK = "launch_recorded, folder on disk, durable"
 UNRECORDED = "spawn, detached, in a fresh cgroup"
 SYNCS = "three fsyncs on that disk, alone"
 
+_LAUNCH = "spurproc.core.recorded.launch"
+_PARTS = {
+    "all of it": "benchmarks.bench_recorder:launch_recorded",
+    "cgroup root found": f"{_LAUNCH}:choose_root",
+    "folder, cgroup and record made": f"{_LAUNCH}:_Launch.make",
+    "of which the record": f"{_LAUNCH}:RunFolder.publish",
+    "recorder started": f"{_LAUNCH}:_Launch.begin",
+    "of which its clone and exec, in C": "spurproc.core.spawn.clone_call:lib.spur_spawn",
+    "job's exec waited for": f"{_LAUNCH}:_Launch.confirm",
+    "run taken": f"{_LAUNCH}:_Launch.take_run",
+}
 _MEMORY = Path("/dev/shm")  # noqa: S108 - a tmpfs by its purpose
 _TIMES = 3
 _REMOVE_TIMEOUT_S = 5.0
@@ -55,7 +67,9 @@ def measure(scale: Scale) -> list[Figure]:
         ]
         if os.path.ismount(_MEMORY):
             memory = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=_MEMORY, prefix="spurproc-bench-")))
-            contenders.append(_each(RECORDED_MEMORY, partial(_recorded, memory)))
+            recorded = partial(_recorded, memory)
+            contenders.append(_each(RECORDED_MEMORY, recorded))
+            figures += measure_parts(RECORDED_MEMORY, recorded, _PARTS, scale.rounds)
         else:
             figures.append(absent(RECORDED_MEMORY, "us", f"no tmpfs at {_MEMORY}"))
         return figures + interleave(contenders, scale.rounds, scale.warm_up)

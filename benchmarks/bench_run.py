@@ -12,6 +12,7 @@ from collections.abc import Callable
 from benchmarks.bare import function
 from benchmarks.cgroup_home import NONE_HERE
 from benchmarks.measure import Contender, Figure, absent, interleave, once_us
+from benchmarks.parts import measure_parts
 from benchmarks.scale import Scale
 from spurproc.core.cgroup.root import find_cgroup_root
 from spurproc.core.command.run import run
@@ -24,6 +25,18 @@ ASYNCIO = "asyncio"
 POSIX_SPAWN = "os.posix_spawnp + os.waitpid"
 BARE = "bare C, posix_spawnp + waitpid"
 BARE_CGROUP = "bare C, in a fresh cgroup"
+
+_RUN = "spurproc.core.command.run"
+_PARTS = {
+    "all of it": "benchmarks.bench_run:run",
+    "cgroup root found": f"{_RUN}:choose_root",
+    "plan made": f"{_RUN}:_plan",
+    "job started": f"{_RUN}:CgroupJob.start",
+    "end waited for": f"{_RUN}:_Watched.wait",
+    "emptiness proven": f"{_RUN}:_Watched.clear",
+    "result made": f"{_RUN}:_result",
+    "cgroup removed": f"{_RUN}:CgroupJob.close",
+}
 
 _COMMAND = ["true"]
 _TIMES = 5
@@ -39,7 +52,12 @@ def measure(scale: Scale) -> list[Figure]:
         _each(ASYNCIO, _AsyncioWay().run),
         Contender(name=BARE, unit="us", take=_bare),
     ]
-    return interleave(contenders, scale.rounds, scale.warm_up) + missing
+    figures = interleave(contenders, scale.rounds, scale.warm_up) + missing
+    return figures if missing else figures + measure_parts(OURS, _once, _PARTS, scale.rounds)
+
+
+def _once() -> Callable[[], object]:
+    return run(_COMMAND, containment=Containment.CGROUP).check
 
 
 def _each(name: str, call: Callable[[], object]) -> Contender:

@@ -53,7 +53,7 @@ def measure(scale: Scale) -> list[Figure]:
                 return [absent(named(way, asked), "us", NONE_HERE) for way in (OURS, BARE, PSUTIL) for asked in _SIGNALS]
             with tree(scale.members, cgroup, deaf=deaf) as members:
                 contenders = [way for asked in signals for way in _ways(members, cgroup, asked)]
-                figures += interleave(contenders, scale.fewer(2), scale.warm_up)
+                figures += interleave(contenders, scale.fewer(4), scale.warm_up)
     if not pidfd_package():
         figures += [absent(named(PACKAGE, asked), "us", "not installed") for asked in _SIGNALS]
     return figures

@@ -30,7 +30,7 @@ class Figure:
 
     name: str
     unit: str
-    rounds: Sequence[Samples] = field(default=())
+    rounds: Sequence[Samples] = field(default_factory=list)
     missing: str = ""
 
     @property

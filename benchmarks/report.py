@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from benchmarks.measure import Figure
+from benchmarks.parts import is_part
 from benchmarks.results import Results
 from benchmarks.targets import TARGETS, Bound, Relation, Target
 from benchmarks.verdict import Verdict, judge, outcome
@@ -88,7 +89,9 @@ def _misses(results: Results) -> Iterator[str]:
         yield f"### {target.what}\n"
         yield from (f"- {bound_text(verdict)}" for verdict in verdicts if not verdict.holds)
         yield from _part_table("Its floor: what cannot be had for less, from C", target.floor, figures)
-        yield from _part_table("Where the time goes", target.parts, figures)
+        for call in target.parts:
+            names = tuple(name for name in figures if is_part(call, name))
+            yield from _part_table(f"What {call} is made of, as far as it was looked at", names, figures)
 
 
 def _part_table(heading: str, names: tuple[str, ...], figures: Mapping[str, Figure]) -> Iterator[str]:

@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from benchmarks.bare import function
 from benchmarks.cgroup_home import NONE_HERE, fresh_cgroup
@@ -40,13 +41,13 @@ _LIMITS = {resource.RLIMIT_NOFILE: (100, 200)}
 _TIMES = 5
 
 
-def spawn_once(plan: SpawnPlan) -> Callable[[], object]:
+def spawn_once(subject: SpawnPlan) -> Callable[[], object]:
     """Ours: identity, pidfd, clean start."""
-    spawned = spawn(plan)
+    spawned = spawn(subject)
 
     def clear() -> None:
         _await_end(spawned.pidfd.fileno())
-        if not plan.detach:
+        if not subject.detach:
             spawned.pidfd.wait()
         spawned.pidfd.close()
 
@@ -112,18 +113,33 @@ def _each(name: str, start: Start) -> Contender:
     return Contender(name=name, unit="us", take=lambda: each_us(start, _TIMES))
 
 
+def plan(**fields: Any) -> SpawnPlan:
+    """The program of all ways."""
+    return SpawnPlan(argv=[_PROGRAM], **fields)
+
+
+def full_plan(cgroup: Cgroup | None, *, detach: bool = False) -> SpawnPlan:
+    """A plan that has to go through the static program."""
+    return plan(user="nobody", limits=_LIMITS, cgroup=cgroup, detach=detach)
+
+
+def why_not_full(cgroup: Cgroup | None) -> str:
+    """Why `full_plan` cannot be measured here; empty where it can."""
+    return NONE_HERE if cgroup is None else "" if os.geteuid() == 0 else "needs root"
+
+
 def _contenders(cgroup: Cgroup | None) -> list[Contender]:
-    full = partial(SpawnPlan, argv=[_PROGRAM], user="nobody", limits=_LIMITS, cgroup=cgroup)
     ways = [
-        _each(PLAIN_DETACHED, partial(spawn_once, SpawnPlan(argv=[_PROGRAM], detach=True))),
+        _each(PLAIN_DETACHED, partial(spawn_once, plan(detach=True))),
         Contender(name=BARE, unit="us", take=lambda: bare_us(_TIMES)),
         _each(POSIX_SPAWN, posix_spawn),
         _each(POPEN, popen),
         _each(ASYNCIO, AsyncioWay().start),
-        _each(PLAIN_CHILD, partial(spawn_once, SpawnPlan(argv=[_PROGRAM]))),
+        _each(PLAIN_CHILD, partial(spawn_once, plan())),
     ]
-    if cgroup is not None and os.geteuid() == 0:
-        ways += [_each(FULL_CHILD, partial(spawn_once, full())), _each(FULL_DETACHED, partial(spawn_once, full(detach=True)))]
+    if not why_not_full(cgroup):
+        ways.append(_each(FULL_CHILD, partial(spawn_once, full_plan(cgroup))))
+        ways.append(_each(FULL_DETACHED, partial(spawn_once, full_plan(cgroup, detach=True))))
     # Once a round and without a first one: its cost is copied page tables, which nothing warms up.
     return [*ways, Contender(name=FORK_FORK, unit="us", take=lambda: each_us(fork_fork, 1, untimed=0))]
 
@@ -131,10 +147,8 @@ def _contenders(cgroup: Cgroup | None) -> list[Contender]:
 def main() -> None:
     """Serve."""
     with fresh_cgroup("spawn") as cgroup:
-        missing = {}
-        if cgroup is None or os.geteuid() != 0:
-            missing = dict.fromkeys((FULL_CHILD, FULL_DETACHED), NONE_HERE if cgroup is None else "needs root")
-        serve(_contenders(cgroup), missing, int(sys.argv[1]))
+        why = why_not_full(cgroup)
+        serve(_contenders(cgroup), dict.fromkeys((FULL_CHILD, FULL_DETACHED), why) if why else {}, int(sys.argv[1]))
 
 
 if __name__ == "__main__":
