@@ -9,10 +9,10 @@ PEERS := $(VENV)/.peers
 NATIVE := setup.py $(shell find csrc -name '*.[ch]' -o -name '*.py')
 
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test check masked bench lint format c-check docs wheel clean
+.PHONY: help setup demo test check masked mutants mutants-check mutants-generated bench lint format c-check docs wheel clean
 
 help:
-	@echo 'make setup | demo | test | check | masked | bench | lint | format | c-check | docs | wheel | clean'
+	@echo 'make setup | demo | test | check | masked | mutants | bench | lint | format | c-check | docs | wheel | clean'
 
 setup: $(BUILT)
 
@@ -38,6 +38,15 @@ check: lint c-check docs
 
 masked: $(BUILT)
 	@tools/check-masked $(BIN)/python
+
+mutants: $(BUILT)
+	@$(BIN)/python -m tests.mutation $(MUTANTS)
+
+mutants-check: $(BUILT)
+	@$(BIN)/python -m tests.mutation --check
+
+mutants-generated: $(BUILT)
+	@$(BIN)/python -m tests.mutation --trust --generated 120 --budget-s 1200 $(MUTANTS)
 
 # What is compared with; again when the list of it changes.
 $(PEERS): $(BUILT) pyproject.toml

@@ -1,0 +1,1 @@
+"""Deliberate faults in the core, one at a time, that the suites must notice."""
