@@ -38,6 +38,7 @@ from spurproc.errors import (
 
 if TYPE_CHECKING:
     from spurproc.core.cgroup.cgroup import Cgroup
+    from spurproc.core.cgroup.limits import CgroupLimits
     from spurproc.core.cgroup.record import CgroupRecord
     from spurproc.core.cgroup.signal_report import Refusal, RefusalReason, Route, SignalReport
     from spurproc.core.command.run import RunResult, run
@@ -62,6 +63,7 @@ __all__ = [
     "AlreadyGone",
     "Busy",
     "Cgroup",
+    "CgroupLimits",
     "CgroupRecord",
     "Containment",
     "ExitInfo",
@@ -122,6 +124,7 @@ __all__ = [
 # times carries nothing else.
 _HOMES = {
     "core.cgroup.cgroup": ("Cgroup",),
+    "core.cgroup.limits": ("CgroupLimits",),
     "core.cgroup.record": ("CgroupRecord",),
     "core.cgroup.signal_report": ("Refusal", "RefusalReason", "Route", "SignalReport"),
     "core.command.run": ("RunResult", "run"),

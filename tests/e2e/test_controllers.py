@@ -65,6 +65,40 @@ def test_recorded_run_tells_an_oom_kill_from_a_plain_sigkill(
     assert (read["kind"], read["signal"], read["oom_kills"] >= 1) == ("signaled", 9, oom)
 
 
+@MEMORY
+def test_an_oom_kill_below_a_leader_that_lives_on(root: CgroupRoot, payload_program: Program, tmp_path: Path) -> None:
+    """The leader's end is its own; that somebody below it was killed for want of memory is told, and a plain SIGKILL is not."""
+    Path(root.steps, "memory.max").write_text(str(LIMIT_BYTES))
+    below: list[str | Path] = ["sh", "-c", '"$@"; exit 3', "sh"]
+    for victim, oom in (([payload_program("eat"), "64"], True), (KILL_ITSELF, False)):
+        end = run([*below, *victim])
+        assert (end.kind, end.code, (end.oom_kills or 0) >= 1) == (ExitKind.EXITED, 3, oom)
+        with launch_recorded(SpawnPlan(argv=[*below, *victim]), tmp_path / "run") as launched:
+            info = launched.wait(20)
+            assert (info.kind, info.code, (info.oom_kills or 0) >= 1) == (ExitKind.EXITED, 3, oom)
+            launched.remove()
+
+
+@MEMORY
+def test_an_oom_kill_of_the_whole_group(root: CgroupRoot, payload_program: Program, tmp_path: Path) -> None:
+    """memory.oom.group, where somebody has set it above us: the leader dies with its child, the recorder tells it. 4.19."""
+    Path(root.steps, "memory.max").write_text(str(LIMIT_BYTES))
+    Path(root.steps, "memory.oom.group").write_text("1")
+    plan = SpawnPlan(argv=["sh", "-c", '"$0" 64; exit 3', payload_program("eat")])
+    with launch_recorded(plan, tmp_path / "run") as launched:
+        assert killed(launched.wait(20)) == (True, True)
+        launched.remove()
+
+
+@PIDS
+def test_a_fork_beyond_the_limit_is_the_jobs_own_affair(root: CgroupRoot) -> None:
+    """It sees EAGAIN; how it ends then is how it ends, and nothing of it is left."""
+    Path(root.steps, "pids.max").write_text("1")
+    end = run(["sh", "-c", "true & wait; exit 0"], capture=True)
+    assert (end.kind, end.code) == (ExitKind.EXITED, 2)
+    assert b"fork" in (end.stderr or b"")
+
+
 @PIDS
 def test_run_refused_by_a_full_cgroup_leaves_nothing(root: CgroupRoot, tmp_path: Path) -> None:
     """SpawnError EAGAIN from both, and no cgroup, no folder, no process (the leak guard looks)."""
