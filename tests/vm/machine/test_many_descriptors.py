@@ -1,0 +1,52 @@
+"""A limit of a thousand million descriptors, which takes CAP_SYS_RESOURCE and a system that allows as many."""
+
+from __future__ import annotations
+
+import errno
+import resource
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spurproc.core.facilities import Facilities
+from tests import seccomp
+from tests.kernel.test_spawn_conditions import probe_again
+from tests.pace import at_this_pace
+from tests.spawning import DETACHED, ROUTES, in_child, output_of
+
+_NR_OPEN = Path("/proc/sys/fs/nr_open")
+_BILLION = 1_073_741_816  # the most that Linux allows
+_CLOSE_RANGE = 436
+_SPAWN_S = 0.05
+
+
+@pytest.fixture(autouse=True)
+def _many_allowed() -> Iterator[None]:
+    """This machine is ours alone."""
+    before = _NR_OPEN.read_text()
+    _NR_OPEN.write_text(str(_BILLION))
+    yield
+    _NR_OPEN.write_text(before)
+
+
+@pytest.mark.parametrize("number", [None, errno.EPERM, errno.ENOSYS], ids=["close_range", "EPERM", "ENOSYS"])
+def test_spawn_does_not_count_to_the_limit(number: int | None) -> None:
+    """SP-7: with close_range, and without it, in no time, and nothing leaks."""
+
+    def body() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (_BILLION, _BILLION))
+        if number is not None:
+            seccomp.refuse(_CLOSE_RANGE, number)
+        probe_again()
+        assert Facilities.current().close_range is (number is None)
+        bound_s = at_this_pace(_SPAWN_S)
+        for fields in (*ROUTES, DETACHED):
+            output_of(["/bin/true"], **fields)
+            begun = time.monotonic()
+            output, _ = output_of(["/bin/ls", "/proc/self/fd"], **fields)
+            assert time.monotonic() - begun < bound_s
+            assert output.split() == [b"0", b"1", b"2", b"3"]
+
+    in_child(body)

@@ -1,0 +1,1 @@
+"""On a kernel booted with cgroup_disable=memory."""
