@@ -16,6 +16,7 @@ import termios
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -68,6 +69,7 @@ def inspect_as(uid: int, *arguments: str) -> dict[str, Any]:
     """The document of a forked child that has become that user: what can be imported as root is there already."""
     for module in COMMANDS.values():
         import_module(f"spurproc.inspect.{module}")
+    version("spurproc")
 
     def answer() -> Any:
         with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()):
