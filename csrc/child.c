@@ -3,9 +3,10 @@
 #include "child.h"
 
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
 
-enum { TICK_NS = 10000000, SIGNAL_LAST = 64, SIGNAL_KILL = 9, SIGNAL_STOP = 19, SIGNAL_SET_BYTES = 8, FD_FIRST = 3 };
+enum { TICK_NS = 10000000, SIGNAL_LAST = 64, SIGNAL_KILL = 9, SIGNAL_STOP = 19, SIGNAL_SET_BYTES = 8, FD_FIRST = 3, NULL_DEVICE = 0x103 /* 1:3 */ };
 
 /* The kernel's own sigaction: libc's would refuse 32 and 33, which it keeps for itself and which an ignoring parent hands on. */
 struct kernel_sigaction {
@@ -159,8 +160,6 @@ static int descriptor_send(int carrier, int fd)
 static int channel_make(int carrier)
 {
     int ends[2];
-    if (carrier < FD_FIRST)
-        return 0;
     if (syscall(SYS_socketpair, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
         return -errno;
     int error = descriptor_send(carrier, ends[0]);
@@ -171,12 +170,57 @@ static int channel_make(int carrier)
     return error;
 }
 
+static int null_check(int fd)
+{
+    struct stat status;
+    if (syscall(SYS_fstat, fd, &status) < 0)
+        return -errno;
+    return S_ISCHR(status.st_mode) && status.st_rdev == NULL_DEVICE ? 0 : -ENODEV;
+}
+
+/* The null device where `fds` names no other: 0-2 are never the caller's own. Whatever else stands in its place is refused, for a
+ * job's output would pile up there. O_RDWR: a FIFO does not block it. fifo(7) */
+static int null_place(const int32_t *fds)
+{
+    if (fds[0] >= FD_FIRST && fds[1] >= FD_FIRST && fds[2] >= FD_FIRST)
+        return 0;
+    int fd = result_of(syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR | O_NOCTTY, 0));
+    int error = fd < 0 ? fd : null_check(fd);
+    for (int target = 0; target < FD_FIRST && error == 0; target++) {
+        if (fds[target] < FD_FIRST && fd != target && syscall(SYS_dup3, fd, target, 0) < 0)
+            error = -errno;
+    }
+    return error; /* above 2 it is closed with the rest */
+}
+
+/* What the program needs open beside what the job is passed. */
+static int program_keep(const struct spur_child *child)
+{
+    const spur_plan_t *plan = child->view->header;
+    const spur_plan_recorder_t *recorder = &plan->recorder;
+    const int32_t fds[] = {child->plan_fd,      plan->channel_fd,    plan->gate_fd,       plan->cgroup_fd,    recorder->folder_fd,
+                           recorder->lock_fd,   recorder->home_fd,   plan->stdio_fd[0],   plan->stdio_fd[1],  plan->stdio_fd[2]};
+    int error = 0;
+    for (size_t i = 0; i < sizeof fds / sizeof fds[0] && error == 0; i++)
+        error = fds[i] >= FD_FIRST ? flag_set(fds[i], 0) : 0;
+    return error;
+}
+
+/* The program starts on the null device: the caller's own 0-2 must not be held open by one that waits at a gate. */
 static int descriptors_wire(const struct spur_child *child)
 {
-    int error = spur_child_stdio(child->stdio);
+    static const int32_t NONE[] = {-1, -1, -1};
+    const spur_plan_t *plan = child->view->header;
+    const int32_t *stdio = child->program_fd < 0 ? plan->stdio_fd : NONE;
+    int error = null_place(stdio);
     if (error == 0)
-        error = spur_child_descriptors(child->facilities, child->keep, child->keep_count);
-    return error ? error : channel_make(child->channel_fd);
+        error = spur_child_stdio(stdio);
+    if (error == 0)
+        error = spur_child_descriptors(plan->facilities, child->view->pass_fds, plan->pass_fds_count);
+    if (error || child->program_fd < 0)
+        return error;
+    error = program_keep(child);
+    return error ? error : channel_make(plan->channel_fd);
 }
 
 /* The program resets the mask itself: until then nothing that is sent to it can be lost or kill it half way. */
@@ -228,7 +272,7 @@ int spur_child_run(void *argument)
     if ((error = descriptors_wire(child)) != 0)
         return step_fail(report, error);
     report->stage = SPUR_STAGE_PROGRAM;
-    if (child->view == NULL)
+    if (child->program_fd >= 0)
         return step_fail(report, program_exec(child));
     /* No handler is left that could run in the parent's memory; a signal that kills here does so before SPUR_STAGE_EXEC. */
     if ((error = spur_child_mask(0, NULL)) != 0)

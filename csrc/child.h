@@ -8,7 +8,7 @@
 #pragma GCC visibility push(hidden)
 #endif
 
-/* A plan whose offsets were checked and turned into pointers. `header` may be written: a recorder gives its leader another gate. */
+/* A plan that was checked, and where its parts are. `header` may be written: a recorder gives its leader another gate. */
 struct spur_view {
     spur_plan_t *header;
     char **argv;
@@ -22,7 +22,7 @@ struct spur_view {
     const int32_t *pass_fds;
 };
 
-/* plan.c: checks every offset and count; once only, for it changes the plan in place. -EBADMSG: not a plan. */
+/* plan.c: checks every count and string, and fills the tables of the plan where they stand. -EBADMSG: not a plan. */
 int spur_plan_relocate(void *base, size_t size, struct spur_view *ret_view);
 
 /* child.c: each is one step, safe in shared memory after clone: system calls only. */
@@ -51,14 +51,10 @@ struct spur_report {
 
 /* Ready made before the clone; the child only reads it. */
 struct spur_child {
-    const struct spur_view *view; /* NULL: exec the program */
-    int32_t program_fd;
-    int32_t channel_fd; /* becomes the program's end of its channel, >= 3; -1: it has none */
+    const struct spur_view *view;
+    int32_t program_fd; /* exec the static program, which carries the plan out; -1: exec the job at once */
+    int32_t plan_fd;    /* where the program finds the plan */
     char *const *program_argv;
-    const int32_t *stdio;
-    const int32_t *keep;
-    size_t keep_count;
-    uint32_t facilities;
     int32_t read_stat; /* read it in any case */
     struct spur_report *report;
 };

@@ -1,13 +1,14 @@
 /* The binary plan of a program that is to be started: one block of memory, packed by Python (core/spawn/plan_layout.py), read by the
  * core and, through a sealed memfd, by the static program. Read by compilers and by cffi: typedefs and enums only.
  *
- * All offsets count bytes from the start of the plan; 0 means absent. A table of strings is count + 1 offsets of 8 bytes, the
- * last one 0: in memory the reader turns them into a NULL-terminated array of pointers where they stand. The last byte of the
- * plan is NUL, so every string ends inside it. Host byte order: a plan never leaves its machine, and never outlives a boot. */
+ * Behind the header, each right behind the one before: tables for argv, envp and candidates, count + 1 places of 8 bytes, which the
+ * reader fills with pointers; limits; the CPU mask; groups; pass_fds; then all strings, each with its NUL: those of the tables in
+ * order, the paths of stdin, stdout and stderr, and cwd, empty where there is none. The last one ends the plan. Host byte order:
+ * a plan never leaves its machine, and never outlives a boot. */
 
 enum {
     SPUR_PLAN_MAGIC = 0x52555053, /* "SPUR" */
-    SPUR_PLAN_VERSION = 1
+    SPUR_PLAN_VERSION = 2
 };
 
 typedef enum {
@@ -69,13 +70,9 @@ typedef enum {
     SPUR_PLAN_HAS_GROUPS = 4, /* the list may be empty */
     SPUR_PLAN_HAS_GID = 8,
     SPUR_PLAN_HAS_UID = 16,
-    SPUR_PLAN_NO_NEW_PRIVS = 32
+    SPUR_PLAN_NO_NEW_PRIVS = 32,
+    SPUR_PLAN_HAS_CWD = 64
 } spur_plan_flag_t;
-
-typedef struct {
-    uint64_t offset;
-    uint64_t count;
-} spur_plan_span_t;
 
 typedef struct {
     uint64_t resource;
@@ -98,7 +95,7 @@ typedef struct {
     uint32_t mode;
     uint32_t flags;
     uint32_t facilities; /* SPUR_FACILITY_ bits that the program may use */
-    int32_t channel_fd;  /* stream socket to the launcher; stage records go there */
+    int32_t channel_fd;  /* stream socket to the launcher; stage records go there. Filled in by the core */
     int32_t gate_fd;     /* one byte opens it, EOF means do not exec; -1: none */
     int32_t cgroup_fd;   /* folder of the cgroup the job belongs in; -1: where it is born */
     uint64_t cgroup_inode;
@@ -106,16 +103,13 @@ typedef struct {
     uint32_t gid;
     uint32_t umask;
     int32_t oom_score_adj;
-    int32_t stdio_fd[3]; /* descriptors >= 3 that become 0, 1, 2; -1: the path at stdio_path is opened, as the user */
-    uint32_t reserved;
-    uint64_t stdio_path[3];
-    uint64_t cwd;
-    spur_plan_span_t argv;
-    spur_plan_span_t envp;
-    spur_plan_span_t candidates; /* what to exec, tried in order */
-    spur_plan_span_t groups;     /* uint32_t each */
-    spur_plan_span_t limits;     /* spur_plan_limit_t each */
-    spur_plan_span_t affinity;   /* bytes of a CPU mask, a multiple of 8 of them */
-    spur_plan_span_t pass_fds;   /* int32_t each, kept open under the same number */
+    int32_t stdio_fd[3]; /* descriptors >= 3 that become 0, 1, 2; -1: its path is opened, as the user, or is none: the null device */
+    uint32_t argv_count;
+    uint32_t envp_count;
+    uint32_t candidates_count; /* what to exec, tried in order */
+    uint32_t limits_count;     /* spur_plan_limit_t each */
+    uint32_t affinity_bytes;   /* of a CPU mask, a multiple of 8 */
+    uint32_t groups_count;     /* uint32_t each */
+    uint32_t pass_fds_count;   /* int32_t each, kept open under the same number */
     spur_plan_recorder_t recorder;
 } spur_plan_t;

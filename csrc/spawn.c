@@ -57,18 +57,77 @@ static void intermediate_reap(long pid)
         continue;
 }
 
+/* Where 0-2 are closed the kernel puts it there. With no higher number left it stays. */
+static int raised(int fd)
+{
+    int higher = fd > 2 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    if (higher >= 0 && higher != fd)
+        close(fd);
+    return higher < 0 ? fd : higher;
+}
+
+/* What the program needs from us, and what goes back when it has it. */
+struct lent {
+    int plan_fd;    /* a memfd that holds the plan */
+    int carrier[2]; /* ours, the program's; see channel_make in child.c */
+};
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+static void lent_close(struct lent *lent)
+{
+    close_fd(&lent->plan_fd);
+    close_fd(&lent->carrier[0]);
+    close_fd(&lent->carrier[1]);
+}
+
+/* Sealed: once the program has checked it nobody can change it. memfd_create(2) */
+static int plan_write(int fd, const char *plan, size_t bytes)
+{
+    while (bytes > 0) {
+        ssize_t length = write(fd, plan, bytes);
+        if (length < 0)
+            return -errno;
+        plan += length;
+        bytes -= (size_t)length;
+    }
+    return fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0 ? -errno : 0;
+}
+
+static int lent_open(const spur_spawn_t *how, struct lent *lent)
+{
+    spur_plan_t *plan = how->plan;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, lent->carrier) < 0)
+        return -errno;
+    lent->carrier[1] = raised(lent->carrier[1]);
+    lent->plan_fd = memfd_create("spurproc-plan", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (lent->plan_fd < 0)
+        return -errno;
+    lent->plan_fd = raised(lent->plan_fd);
+    if (lent->carrier[1] <= 2 || lent->plan_fd <= 2)
+        return -EMFILE; /* 0-2 are the null device there */
+    plan->channel_fd = lent->carrier[1];
+    return plan_write(lent->plan_fd, how->plan, how->plan_bytes);
+}
+
 /* One clone, or the two of a detached child. All signals are blocked across it: no handler of the caller may run in the child, where
  * it would run in the caller's memory. */
-static long clone_all(const spur_spawn_t *how, struct arena *arena, struct spur_child *child)
+static int clone_all(const spur_spawn_t *how, struct arena *arena, struct spur_child *child)
 {
+    uint32_t facilities = child->view->header->facilities;
     struct spur_clone direct = {.run = spur_child_run,
                                 .argument = child,
                                 .stack = arena->child_stack,
                                 .stack_bytes = STACK_BYTES,
                                 .ret_pidfd = &arena->report->pidfd,
-                                .cgroup_fd = how->facilities & SPUR_FACILITY_CLONE_INTO_CGROUP ? how->cgroup_fd : -1,
+                                .cgroup_fd = facilities & SPUR_FACILITY_CLONE_INTO_CGROUP ? how->cgroup_fd : -1,
                                 .exit_signal = SIGCHLD};
-    struct spur_intermediate middle = {&direct, how->facilities, arena->report};
+    struct spur_intermediate middle = {&direct, facilities, arena->report};
     const struct spur_clone first = {.run = spur_child_intermediate,
                                      .argument = &middle,
                                      .stack = arena->intermediate_stack,
@@ -80,13 +139,13 @@ static long clone_all(const spur_spawn_t *how, struct arena *arena, struct spur_
     if (error)
         return error;
     arena->report->before_ns = spur_child_clock_ns();
-    long pid = spur_clone(how->detach ? &first : &direct, how->facilities);
+    long pid = spur_clone(how->detach ? &first : &direct, facilities);
     spur_child_mask(old, NULL);
     if (how->detach && pid > 0)
         intermediate_reap(pid);
     else if (pid > 0)
         arena->report->pid = (int32_t)pid;
-    return pid < 0 ? pid : 0;
+    return pid < 0 ? (int)pid : 0;
 }
 
 static uint64_t stat_ticks(const struct spur_report *report)
@@ -95,15 +154,6 @@ static uint64_t stat_ticks(const struct spur_report *report)
     if (report->stat_length <= 0 || spur_procstat_parse(report->stat, (size_t)report->stat_length, &stat) < 0)
         return 0;
     return stat.start_ticks;
-}
-
-/* Where 0-2 are closed the kernel puts it there. With no higher number left it stays. */
-static int raised(int fd)
-{
-    int higher = fd > 2 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 3);
-    if (higher >= 0 && higher != fd)
-        close(fd);
-    return higher < 0 ? fd : higher;
 }
 
 /* What the child sent before its exec, so it is there already. -EMFILE: there was no room for it. */
@@ -138,10 +188,10 @@ void spur_spawn_undo(spur_spawned_t *spawned)
         close(spawned->channel);
 }
 
-static int channel_take(const spur_spawn_t *how, struct spur_report *report)
+static int channel_take(int carrier, struct spur_report *report)
 {
-    int channel = how->channel_fd < 0 || report->pid <= 0 ? -1 : channel_receive(how->carrier_fd);
-    if (how->channel_fd < 0 || channel >= 0 || report->error != 0 || report->stage != SPUR_STAGE_PROGRAM)
+    int channel = carrier < 0 || report->pid <= 0 ? -1 : channel_receive(carrier);
+    if (carrier < 0 || channel >= 0 || report->error != 0 || report->stage != SPUR_STAGE_PROGRAM)
         return channel < 0 ? -1 : channel;
     report->stage = SPUR_STAGE_CLONE; /* of the caller's own doing, too */
     report->error = -channel;
@@ -156,10 +206,16 @@ static int caller_is_reaper(void)
     return getpid() == 1 || (prctl(PR_GET_CHILD_SUBREAPER, &subreaper, 0, 0, 0) == 0 && subreaper);
 }
 
-static void result_take(const spur_spawn_t *how, struct spur_report *report, spur_spawned_t *ret_spawned)
+static uint64_t pidfs_inode(int pidfd, uint32_t facilities)
 {
-    int reached = how->plan != NULL ? SPUR_STAGE_EXEC : SPUR_STAGE_PROGRAM;
-    int channel = channel_take(how, report);
+    struct stat status;
+    return facilities & SPUR_FACILITY_PIDFS_INODE && fstat(pidfd, &status) == 0 ? status.st_ino : 0;
+}
+
+static void result_take(const spur_spawn_t *how, int carrier, struct spur_report *report, spur_spawned_t *ret_spawned)
+{
+    int reached = how->program_fd < 0 ? SPUR_STAGE_EXEC : SPUR_STAGE_PROGRAM;
+    int channel = channel_take(carrier, report);
     int started = report->pid > 0 && report->error == 0 && report->stage == reached;
     int is_child = !how->detach || caller_is_reaper();
     if (!started && report->pidfd >= 0) {
@@ -181,36 +237,45 @@ static void result_take(const spur_spawn_t *how, struct spur_report *report, spu
                                     report->wait_status,
                                     is_child,
                                     report->clock_ticks,
-                                    stat_ticks(report)};
+                                    stat_ticks(report),
+                                    started ? pidfs_inode(report->pidfd, ((const spur_plan_t *)how->plan)->facilities) : 0};
 }
 
-int spur_spawn(const spur_spawn_t *how, spur_spawned_t *ret_spawned)
+static int spawn_lent(const spur_spawn_t *how, const struct lent *lent, spur_spawned_t *ret_spawned)
 {
     char number[16], name[] = "spurproc-exec";
     char *program_argv[] = {name, number, NULL};
     struct spur_view view = {0};
     struct arena arena = {0};
-    int error = how->plan ? spur_plan_relocate(how->plan, how->plan_bytes, &view) : 0;
-    if (error)
-        return error;
-    snprintf(number, sizeof number, "%d", how->plan_fd);
-    error = arena_map((how->facilities & SPUR_FACILITY_CLONE3) != 0, &arena);
+    int error = spur_plan_relocate(how->plan, how->plan_bytes, &view);
+    if (error == 0)
+        error = arena_map((view.header->facilities & SPUR_FACILITY_CLONE3) != 0, &arena);
     if (arena.report == NULL)
         return error;
-    struct spur_child child = {.view = how->plan ? &view : NULL,
+    snprintf(number, sizeof number, "%d", lent->plan_fd);
+    struct spur_child child = {.view = &view,
                                .program_fd = how->program_fd,
-                               .channel_fd = how->channel_fd,
+                               .plan_fd = lent->plan_fd,
                                .program_argv = program_argv,
-                               .stdio = how->stdio_fd,
-                               .keep = how->keep,
-                               .keep_count = how->keep_count,
-                               .facilities = how->facilities,
                                .read_stat = how->read_stat,
                                .report = arena.report};
-    error = (int)clone_all(how, &arena, &child);
-    if (error == 0)
-        result_take(how, arena.report, ret_spawned);
+    error = clone_all(how, &arena, &child);
+    if (error) {
+        arena.report->stage = SPUR_STAGE_CLONE;
+        arena.report->error = -error;
+    }
+    result_take(how, lent->carrier[0], arena.report, ret_spawned);
     munmap(arena.base, arena.bytes);
+    return 0;
+}
+
+int spur_spawn(const spur_spawn_t *how, spur_spawned_t *ret_spawned)
+{
+    struct lent lent = {-1, {-1, -1}};
+    int error = how->program_fd < 0 ? 0 : how->plan_bytes < sizeof(spur_plan_t) ? -EBADMSG : lent_open(how, &lent);
+    if (error == 0)
+        error = spawn_lent(how, &lent, ret_spawned);
+    lent_close(&lent);
     return error;
 }
 
@@ -218,4 +283,15 @@ int spur_plan_check(void *plan, size_t size)
 {
     struct spur_view view;
     return spur_plan_relocate(plan, size, &view);
+}
+
+int spur_oom_protected(void)
+{
+    char first = 0;
+    int fd = open("/proc/self/oom_score_adj", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0; /* without /proc nothing could be done about it either */
+    ssize_t length = read(fd, &first, 1);
+    close(fd);
+    return length == 1 && first == '-';
 }

@@ -251,26 +251,19 @@ int spur_members_signal(spur_sweep_t *sweep, const int *pids, size_t count);
 /* ---- spawn.c: start a program */
 
 typedef struct {
-    void *plan; /* a plan in writable memory: exec the job at once; NULL: exec the program */
+    void *plan; /* in writable memory; a refused spawn may be tried again with it */
     uint64_t plan_bytes;
-    int32_t program_fd;  /* the static program */
-    int32_t plan_fd;     /* its plan */
-    int32_t channel_fd;  /* becomes the program's end of its channel, in the child; -1: it has none */
-    int32_t carrier_fd;  /* the peer of channel_fd, over which the child sends the caller's end */
-    int32_t cgroup_fd;   /* born in it; -1: in the caller's */
-    uint32_t facilities;
-    int32_t stdio_fd[3]; /* each >= 3 */
-    int32_t detach;      /* the child belongs to init or the nearest subreaper, not to the caller */
-    int32_t read_stat;   /* let the child read its start ticks in any case */
-    int32_t *keep;       /* descriptors that stay open under their number */
-    uint64_t keep_count;
+    int32_t program_fd; /* the static program, which carries the plan out; -1: the child itself does, and execs the job at once */
+    int32_t cgroup_fd;  /* born in it; -1: in the caller's */
+    int32_t detach;     /* the child belongs to init or the nearest subreaper, not to the caller */
+    int32_t read_stat;  /* let the child read its start ticks in any case */
 } spur_spawn_t;
 
 typedef struct {
     int32_t started;
     int32_t pid;   /* -1 where not started: then nothing is left, no process, zombie or descriptor */
     int32_t pidfd;
-    int32_t channel; /* the caller's end; -1: none */
+    int32_t channel; /* to the program; -1: none */
     int32_t stage; /* spur_stage_t, the last one begun */
     int32_t error; /* what ended it there, an errno; 0: it was killed */
     int32_t ended; /* wait_status is known */
@@ -278,11 +271,15 @@ typedef struct {
     int32_t is_child; /* the caller's to reap */
     uint64_t clock_ticks; /* its start in ticks by CLOCK_BOOTTIME; 0: not known that way */
     uint64_t stat_ticks;  /* by its own /proc/self/stat; 0: not read, or not readable */
+    uint64_t inode;       /* of its pidfd; 0: without PIDFS_INODE */
 } spur_spawned_t;
 
+/* -errno for what is made before the clone; a refusal by the kernel from there on is in *ret_spawned. */
 int spur_spawn(const spur_spawn_t *how, spur_spawned_t *ret_spawned);
 void spur_spawn_undo(spur_spawned_t *spawned); /* kill it, reap it if it is ours, let go of it; waits a second at most */
 int spur_plan_check(void *plan, size_t size);
+/* 1: the kernel's OOM killer spares this process more than others. proc_pid_oom_score_adj(5) */
+int spur_oom_protected(void);
 
 /* ---- watch.c: changes of a folder */
 

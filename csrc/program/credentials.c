@@ -19,12 +19,12 @@ static int groups_are(const spur_plan_t *plan, const uint32_t *wanted)
     long have = syscall(SYS_getgroups, GROUPS_COMPARED_MAX, is);
     if (have < 0)
         return 0;
-    for (size_t i = 0; i < plan->groups.count; i++) {
+    for (size_t i = 0; i < plan->groups_count; i++) {
         if (wanted[i] != primary && !group_in(wanted[i], is, (size_t)have))
             return 0;
     }
     for (long i = 0; i < have; i++) {
-        if (is[i] != primary && !group_in(is[i], wanted, plan->groups.count))
+        if (is[i] != primary && !group_in(is[i], wanted, plan->groups_count))
             return 0;
     }
     return 1;
@@ -33,7 +33,7 @@ static int groups_are(const spur_plan_t *plan, const uint32_t *wanted)
 /* Without privilege the list cannot be set, and need not be where it is that list already. */
 int spur_groups_set(const struct spur_view *view)
 {
-    size_t count = view->header->groups.count;
+    size_t count = view->header->groups_count;
     if (!(view->header->flags & SPUR_PLAN_HAS_GROUPS) || syscall(SYS_setgroups, count, view->groups) == 0)
         return 0;
     int error = -errno;

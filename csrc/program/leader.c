@@ -37,7 +37,7 @@ static int session_begin(const struct spur_view *view)
 static int descriptors_wire(const struct spur_view *view)
 {
     int error = spur_child_stdio(view->header->stdio_fd);
-    return error ? error : spur_child_descriptors(view->header->facilities, view->pass_fds, view->header->pass_fds.count);
+    return error ? error : spur_child_descriptors(view->header->facilities, view->pass_fds, view->header->pass_fds_count);
 }
 
 static int oom_score_adj_set(const struct spur_view *view)
@@ -62,7 +62,7 @@ static int oom_score_adj_set(const struct spur_view *view)
 
 static int limits_set(const struct spur_view *view)
 {
-    for (uint64_t i = 0; i < view->header->limits.count; i++) {
+    for (uint64_t i = 0; i < view->header->limits_count; i++) {
         const spur_plan_limit_t *limit = &view->limits[i];
         const uint64_t wanted[2] = {limit->soft, limit->hard};
         if (syscall(SYS_prlimit64, 0, (int)limit->resource, wanted, NULL) < 0)
@@ -75,7 +75,7 @@ static int limits_set(const struct spur_view *view)
 static int affinity_set(const struct spur_view *view)
 {
     _Alignas(8) unsigned char is[CPU_BYTES_MAX] = {0}, wanted[CPU_BYTES_MAX] = {0};
-    size_t count = view->header->affinity.count;
+    size_t count = view->header->affinity_bytes;
     if (count == 0)
         return 0;
     memcpy(wanted, view->affinity, count);

@@ -145,7 +145,7 @@ static void drop_plan(const struct spur_view *view)
         close(i);
         close_fd(&plan->stdio_fd[i]);
     }
-    for (uint64_t i = 0; i < plan->pass_fds.count; i++)
+    for (uint64_t i = 0; i < plan->pass_fds_count; i++)
         close(view->pass_fds[i]);
     close_fd(&plan->cgroup_fd);
     (void)chdir("/");

@@ -33,16 +33,16 @@ static size_t touch(const struct spur_view *view)
 {
     const spur_plan_t *plan = view->header;
     size_t sum = 0;
-    touch_strings(view->argv, plan->argv.count, &sum);
-    touch_strings(view->envp, plan->envp.count, &sum);
-    touch_strings(view->candidates, plan->candidates.count, &sum);
-    for (uint64_t i = 0; i < plan->groups.count; i++)
+    touch_strings(view->argv, plan->argv_count, &sum);
+    touch_strings(view->envp, plan->envp_count, &sum);
+    touch_strings(view->candidates, plan->candidates_count, &sum);
+    for (uint64_t i = 0; i < plan->groups_count; i++)
         sum += view->groups[i];
-    for (uint64_t i = 0; i < plan->limits.count; i++)
+    for (uint64_t i = 0; i < plan->limits_count; i++)
         sum += view->limits[i].soft ^ view->limits[i].hard;
-    for (uint64_t i = 0; i < plan->affinity.count; i++)
+    for (uint64_t i = 0; i < plan->affinity_bytes; i++)
         sum += view->affinity[i];
-    for (uint64_t i = 0; i < plan->pass_fds.count; i++)
+    for (uint64_t i = 0; i < plan->pass_fds_count; i++)
         sum += (size_t)view->pass_fds[i];
     sum += view->cwd ? strlen(view->cwd) : 0;
     for (int i = 0; i < 3; i++)

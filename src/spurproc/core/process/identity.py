@@ -10,6 +10,7 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass, field
 from errno import EACCES, EINVAL, EXDEV
+from functools import lru_cache
 from typing import Any, Self
 
 from spurproc.core._native import check, ffi, lib
@@ -24,6 +25,7 @@ __all__ = ["IdentityStrength", "ProcessIdentity", "named_here", "number_here", "
 _MAGIC = "spurproc-id"
 _VERSION = 1
 _U64 = 2**64 - 1
+_KIND = lib.SPUR_SUBJECT_IDENTITY
 
 
 class IdentityStrength(enum.Enum):
@@ -56,9 +58,7 @@ class ProcessIdentity:
         _check_fields(self)
         boot = bytes.fromhex(self.boot_id.replace("-", ""))
         inode = self.pidfs_inode or 0
-        packed = SUBJECT.pack(
-            lib.SPUR_SUBJECT_IDENTITY, self.pid, self.start_ticks, inode, self.pid_namespace, self.time_namespace, boot
-        )
+        packed = SUBJECT.pack(_KIND, self.pid, self.start_ticks, inode, self.pid_namespace, self.time_namespace, boot)
         object.__setattr__(self, "packed", packed)
 
     @classmethod
@@ -80,16 +80,14 @@ class ProcessIdentity:
         )
 
     @classmethod
-    def of_child(cls, pidfd: Pidfd, start_ticks: int) -> Self:
-        """The identity of a child that read its own start ticks before exec: it has one even if it was reaped since."""
-        here, ret_inode = reader(), ffi.new("uint64_t *")
-        if here.facilities & lib.SPUR_FACILITY_PIDFS_INODE:
-            check(lib.spur_pidfd_inode(pidfd.fileno(), ret_inode), "identify", f"process {pidfd.pid}")
+    def of_child(cls, pid: int, start_ticks: int, inode: int) -> Self:
+        """The identity of a child of which these were read before it could be reaped; `inode` is 0 without one."""
+        here = reader()
         return cls(
-            pid=pidfd.pid,
+            pid=pid,
             start_ticks=start_ticks,
-            boot_id=_boot_text(bytes(here.boot_id)),
-            pidfs_inode=ret_inode[0] or None,
+            boot_id=_boot_text(ffi.buffer(here.boot_id)[:]),
+            pidfs_inode=inode or None,
             pid_namespace=here.pid_namespace,
             time_namespace=here.time_namespace,
         )
@@ -105,7 +103,7 @@ class ProcessIdentity:
         return cls(
             pid=subject.number,
             start_ticks=subject.start_ticks,
-            boot_id=_boot_text(bytes(subject.boot_id)),
+            boot_id=_boot_text(ffi.buffer(subject.boot_id)[:]),
             pidfs_inode=subject.inode or None,
             pid_namespace=subject.pid_namespace,
             time_namespace=subject.time_namespace,
@@ -284,6 +282,7 @@ def _number(name: str, text: str) -> int:
     return int(text)
 
 
+@lru_cache(maxsize=1)
 def _boot_text(boot: bytes) -> str:
     text = boot.hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -45,8 +45,10 @@ def inherited_entries() -> list[bytes]:
     while another reads it. So what a C library changed behind Python's back does not show, and of a name given twice only the
     first does, as for getenv(3).
     """
-    table: dict[bytes, bytes] = os.environb._data  # type: ignore[attr-defined]  # noqa: SLF001 - items() is not one step
-    return [name + b"=" + value for name, value in list(table.items()) if name not in _OURS]
+    table: dict[bytes, bytes] = os.environb._data.copy()  # type: ignore[attr-defined]  # noqa: SLF001 - items() is not one step
+    for name in _OURS.intersection(table):
+        del table[name]
+    return list(map(b"=".join, table.items()))
 
 
 def env_entries(env: EnvArgument) -> list[bytes]:

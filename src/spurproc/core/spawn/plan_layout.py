@@ -1,8 +1,7 @@
-"""The binary plan of csrc/plan.h, packed: one header, arrays, tables of offsets, then every string with its NUL."""
+"""The binary plan of csrc/plan.h, packed: one header, room for tables, arrays, then every string with its NUL."""
 
 from __future__ import annotations
 
-import itertools
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,18 +11,20 @@ from spurproc.errors import InvalidArgument
 
 __all__ = ["HEADER", "HEADER_FIELDS", "PlanFields", "RecorderPart", "pack_plan"]
 
-HEADER = struct.Struct("=IIQ IIIiii Q IIIi 3iI 3QQ 14Q iiIi32s")
+HEADER = struct.Struct("=IIQ IIIiii Q IIIi 3i 7I iiIi32s")
 HEADER_FIELDS = (
     *("magic", "version", "size", "mode", "flags", "facilities", "channel_fd", "gate_fd", "cgroup_fd", "cgroup_inode"),
-    *("uid", "gid", "umask", "oom_score_adj", "stdio_fd", "reserved", "stdio_path", "cwd"),
-    *("argv", "envp", "candidates", "groups", "limits", "affinity", "pass_fds", "recorder"),
+    *("uid", "gid", "umask", "oom_score_adj", "stdio_fd", "argv_count", "envp_count", "candidates_count"),
+    *("limits_count", "affinity_bytes", "groups_count", "pass_fds_count", "recorder"),
 )
 """In the order of the struct; a test holds both to the compiler's offsets."""
 
-_ALIGNMENT = 8
+_PLACE = bytes(8)
+"""Room for a pointer, filled by the reader."""
 _HAS_UMASK, _HAS_OOM_SCORE_ADJ = lib.SPUR_PLAN_HAS_UMASK, lib.SPUR_PLAN_HAS_OOM_SCORE_ADJ
 _HAS_GROUPS, _HAS_GID, _HAS_UID = lib.SPUR_PLAN_HAS_GROUPS, lib.SPUR_PLAN_HAS_GID, lib.SPUR_PLAN_HAS_UID
-_NO_NEW_PRIVS = lib.SPUR_PLAN_NO_NEW_PRIVS
+_NO_NEW_PRIVS, _HAS_CWD = lib.SPUR_PLAN_NO_NEW_PRIVS, lib.SPUR_PLAN_HAS_CWD
+_MAGIC, _VERSION = lib.SPUR_PLAN_MAGIC, lib.SPUR_PLAN_VERSION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,8 @@ class RecorderPart:
     home_fd: int = -1
 
 
+_NO_CHANNEL = -1
+"""The core makes one, where a program is to tell how far it came."""
 _NO_RECORDER = RecorderPart(folder_fd=-1, lock_fd=-1, containment=0, nonce=b"")
 
 
@@ -57,7 +60,6 @@ class PlanFields:
     facilities: int
     stdio_fd: tuple[int, int, int]
     stdio_path: tuple[bytes | None, bytes | None, bytes | None] = (None, None, None)
-    channel_fd: int = -1
     gate_fd: int = -1
     cgroup_fd: int = -1
     cgroup_inode: int = 0
@@ -83,64 +85,39 @@ class PlanFields:
             | (self.gid is not None) * _HAS_GID
             | (self.uid is not None) * _HAS_UID
             | self.no_new_privs * _NO_NEW_PRIVS
+            | (self.cwd is not None) * _HAS_CWD
         )
 
 
-def pack_plan(fields: PlanFields) -> bytes:
-    """`fields` in the layout of csrc/plan.h. Raises InvalidArgument for a string that holds a NUL."""
-    tables = (fields.argv, fields.envp, fields.candidates)
-    arrays = _arrays(fields)
-    at = HEADER.size
-    table_spans, array_spans = [], []
-    for strings in tables:
-        table_spans.append((at, len(strings)))
-        at += 8 * (len(strings) + 1)
-    for array, count in arrays:
-        array_spans.append((at, count))
-        at += len(array)
-    loose = [text for text in (*fields.stdio_path, fields.cwd) if text is not None]
-    strings = [*itertools.chain(*tables), *loose]
-    offsets = list(itertools.accumulate([len(text) + 1 for text in strings], initial=at))
-    blob = b"\0".join(strings) + b"\0"
-    if blob.count(0) != len(strings):
+def pack_plan(fields: PlanFields) -> bytearray:
+    """`fields` in the layout of csrc/plan.h, where the core may write. Raises InvalidArgument for a string that holds a NUL."""
+    argv, envp, candidates, limits = fields.argv, fields.envp, fields.candidates, fields.limits
+    groups, pass_fds, recorder = fields.groups or (), fields.pass_fds, fields.recorder or _NO_RECORDER
+    strings = [*argv, *envp, *candidates, *[path or b"" for path in fields.stdio_path], fields.cwd or b"", b""]
+    blob = b"\0".join(strings)
+    if blob.count(0) != len(strings) - 1:
         raise InvalidArgument(f"{_holder_of_nul(fields)}: a string holds a NUL")
-    header = _header(fields, offsets, [*table_spans, *array_spans])
-    return b"".join((header, *_tables(tables, offsets), *(array for array, _ in arrays), blob))
-
-
-def _arrays(fields: PlanFields) -> list[tuple[bytes, int]]:
-    groups, limits, pass_fds = fields.groups or (), fields.limits, fields.pass_fds
-    arrays = (
-        (struct.pack(f"={len(groups)}I", *groups) if groups else b"", len(groups)),
-        (b"".join([struct.pack("=3Q", *limit) for limit in limits]), len(limits)),
-        (fields.affinity, len(fields.affinity)),
-        (struct.pack(f"={len(pass_fds)}i", *pass_fds) if pass_fds else b"", len(pass_fds)),
+    tail = b"".join(
+        (
+            _PLACE * (len(argv) + len(envp) + len(candidates) + 3),
+            *[struct.pack("=3Q", *limit) for limit in limits],
+            fields.affinity,
+            struct.pack(f"={len(groups)}I{len(pass_fds)}i", *groups, *pass_fds),
+            blob,
+        )
     )
-    return [(array + bytes(-len(array) % _ALIGNMENT), count) for array, count in arrays]
-
-
-def _tables(tables: Sequence[Sequence[bytes]], offsets: Sequence[int]) -> list[bytes]:
-    packed, first = [], 0
-    for strings in tables:
-        last = first + len(strings)
-        packed.append(struct.pack(f"={len(strings) + 1}Q", *offsets[first:last], 0))
-        first = last
+    packed = bytearray(
+        HEADER.pack(
+            *(_MAGIC, _VERSION, HEADER.size + len(tail)),
+            *(fields.mode, fields.flags, fields.facilities, _NO_CHANNEL, fields.gate_fd, fields.cgroup_fd, fields.cgroup_inode),
+            *(fields.uid or 0, fields.gid or 0, fields.umask or 0, fields.oom_score_adj or 0),
+            *(*fields.stdio_fd, len(argv), len(envp), len(candidates)),
+            *(len(limits), len(fields.affinity), len(groups), len(pass_fds)),
+            *(recorder.folder_fd, recorder.lock_fd, recorder.containment, recorder.home_fd, recorder.nonce),
+        )
+    )
+    packed += tail
     return packed
-
-
-def _header(fields: PlanFields, offsets: Sequence[int], spans: Sequence[tuple[int, int]]) -> bytes:
-    loose = iter(offsets[sum(count for _, count in spans[:3]) :])
-    paths = [next(loose) if path is not None else 0 for path in fields.stdio_path]
-    cwd = next(loose) if fields.cwd is not None else 0
-    recorder = fields.recorder or _NO_RECORDER
-    return HEADER.pack(
-        *(lib.SPUR_PLAN_MAGIC, lib.SPUR_PLAN_VERSION, offsets[-1]),
-        *(fields.mode, fields.flags, fields.facilities, fields.channel_fd, fields.gate_fd, fields.cgroup_fd, fields.cgroup_inode),
-        *(fields.uid or 0, fields.gid or 0, fields.umask or 0, fields.oom_score_adj or 0),
-        *(*fields.stdio_fd, 0, *paths, cwd),
-        *itertools.chain(*spans),
-        *(recorder.folder_fd, recorder.lock_fd, recorder.containment, recorder.home_fd, recorder.nonce),
-    )
 
 
 def _holder_of_nul(fields: PlanFields) -> str:

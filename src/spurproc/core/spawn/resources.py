@@ -1,12 +1,10 @@
-"""What one spawn borrows and gives back: descriptors out of the way of 0-2, the null device, and the plan with all looked up."""
+"""What one spawn borrows and gives back: descriptors out of the way of 0-2; and its plan with all looked up."""
 
 from __future__ import annotations
 
 import errno
 import fcntl
 import os
-import stat
-from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
@@ -14,42 +12,27 @@ from spurproc.core._native import lib
 from spurproc.core.process.identity import reader
 from spurproc.core.spawn.credentials import credentials_of
 from spurproc.core.spawn.environment import env_entries, exec_candidates
-from spurproc.core.spawn.plan import SpawnPlan
+from spurproc.core.spawn.plan import SpawnPlan, Stdio
 from spurproc.core.spawn.plan_layout import PlanFields
-from spurproc.core.spawn.stage import SpawnStage
 from spurproc.errors import InvalidArgument, SpawnError
 
-__all__ = ["FIRST_FREE_FD", "needs_program", "null_open", "raised", "resolve"]
+__all__ = ["needs_program", "raised", "resolve"]
 
-FIRST_FREE_FD = 3
+_FIRST_FREE_FD = 3
 """0-2 are the job's: whatever else a child needs stands higher, even where the caller runs with them closed."""
 
 _STDIO_STAGES = ("STDIN", "STDOUT", "STDERR")
-_NULL = "/dev/null"
-_NULL_DEVICE = os.makedev(1, 3)
+_NO_FD = -1
+_NO_PATHS = (None, None, None)
 
 
-def raised(fd: int, lent: ExitStack, close: Callable[[int], None] = os.close) -> int:
+def raised(fd: int, lent: ExitStack) -> int:
     """`fd` if it is >= 3, else a close-on-exec copy that is, closed with `lent`."""
-    if fd >= FIRST_FREE_FD:
+    if fd >= _FIRST_FREE_FD:
         return fd
-    copy = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, FIRST_FREE_FD)
-    lent.callback(close, copy)
+    copy = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE_FD)
+    lent.callback(os.close, copy)
     return copy
-
-
-def null_open(plan: SpawnPlan, lent: ExitStack) -> int:
-    """The null device, >= 3. SpawnError where something else stands in its place: a job's output must not pile up there."""
-    try:
-        fd = os.open(_NULL, os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY)  # O_RDWR: a FIFO in its place does not block it. fifo(7)
-    except OSError as error:
-        raise _stdio_failure(plan, "DESCRIPTORS", _NULL, error) from None
-    lent.callback(os.close, fd)
-    status = os.fstat(fd)
-    if not stat.S_ISCHR(status.st_mode) or status.st_rdev != _NULL_DEVICE:
-        detail = f"{_NULL!r} is not the null device, character device 1:3"
-        raise SpawnError(errno.ENODEV, SpawnStage.DESCRIPTORS.name, plan.argv0, detail=detail)
-    return raised(fd, lent)
 
 
 def _stdio_failure(plan: SpawnPlan, stage: str, what: str, error: OSError) -> SpawnError:
@@ -66,14 +49,14 @@ def needs_program(fields: PlanFields) -> bool:
         or fields.limits
         or fields.affinity
         or fields.cwd is not None
-        or any(path is not None for path in fields.stdio_path)
+        or fields.stdio_path != _NO_PATHS
     )
 
 
 def resolve(plan: SpawnPlan, lent: ExitStack, **more: Any) -> PlanFields:
     """`plan` with its names looked up and its descriptors moved out of the way; `more` are further fields of the layout.
 
-    Raises InvalidArgument; SpawnError for a descriptor that is not open or a null device that is none.
+    Raises InvalidArgument; SpawnError for a descriptor that is not open.
     """
     _refuse_closed(plan)  # before anything is opened, which would take the number of a closed one
     envp = env_entries(plan.env)
@@ -87,8 +70,8 @@ def resolve(plan: SpawnPlan, lent: ExitStack, **more: Any) -> PlanFields:
         envp=envp,
         candidates=exec_candidates(argv[0], envp),
         facilities=reader().facilities,
-        stdio_fd=_stdio_fds(plan, lent),
-        stdio_path=_stdio_paths(plan),
+        stdio_fd=(_stdio_fd(plan.stdin, lent), _stdio_fd(plan.stdout, lent), _stdio_fd(plan.stderr, lent)),
+        stdio_path=(_stdio_path("stdin", plan.stdin), _stdio_path("stdout", plan.stdout), _stdio_path("stderr", plan.stderr)),
         cgroup_fd=-1 if cgroup is None else raised(cgroup.fileno(), lent),
         cgroup_inode=0 if cgroup is None else cgroup.inode,
         uid=who.uid,
@@ -117,23 +100,15 @@ def _refuse_closed_fd(plan: SpawnPlan, stage: str, fd: int) -> None:
     try:
         fcntl.fcntl(fd, fcntl.F_GETFD)
     except OSError as error:
-        raise _stdio_failure(plan, stage, f"descriptor {fd}", error) from None
+        raise SpawnError(error.errno or errno.EIO, stage, plan.argv0, detail=f"descriptor {fd}: {error.strerror}") from None
 
 
-def _stdio_fds(plan: SpawnPlan, lent: ExitStack) -> tuple[int, int, int]:
-    null = null_open(plan, lent) if None in plan.stdio else -1
-    first, second, third = (
-        null if source is None else raised(source, lent) if isinstance(source, int) else -1 for source in plan.stdio
-    )
-    return first, second, third
+def _stdio_fd(source: Stdio, lent: ExitStack) -> int:
+    return raised(source, lent) if isinstance(source, int) else _NO_FD
 
 
-def _stdio_paths(plan: SpawnPlan) -> tuple[bytes | None, bytes | None, bytes | None]:
-    first, second, third = (
-        None if source is None or isinstance(source, int) else _encoded(name, source)
-        for name, source in zip(("stdin", "stdout", "stderr"), plan.stdio, strict=True)
-    )
-    return first, second, third
+def _stdio_path(name: str, source: Stdio) -> bytes | None:
+    return None if source is None or isinstance(source, int) else _encoded(name, source)
 
 
 def _encoded(name: str, text: str | bytes | os.PathLike[str]) -> bytes:
@@ -147,11 +122,4 @@ def _oom_score_adj(plan: SpawnPlan) -> int | None:
     """Ours may protect us from the kernel's OOM killer; on a job the same value would make it kill bystanders."""
     if plan.oom_score_adj is not None:
         return plan.oom_score_adj
-    try:
-        fd = os.open("/proc/self/oom_score_adj", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        return 0 if os.read(fd, 16).startswith(b"-") else None
-    finally:
-        os.close(fd)
+    return 0 if lib.spur_oom_protected() else None

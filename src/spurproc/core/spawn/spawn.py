@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import enum
 import errno
-import fcntl
 import os
-from _socket import AF_UNIX, SOCK_STREAM, socket, socketpair
+from _socket import AF_UNIX, SOCK_STREAM, socket
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
@@ -22,7 +21,7 @@ from spurproc.core.spawn.clone_call import CloneRequest, CloneResult, clone
 from spurproc.core.spawn.plan import SpawnPlan, check_plan
 from spurproc.core.spawn.plan_layout import PlanFields, RecorderPart, pack_plan
 from spurproc.core.spawn.program import program_fd
-from spurproc.core.spawn.resources import FIRST_FREE_FD, needs_program, null_open, raised, resolve
+from spurproc.core.spawn.resources import needs_program, raised, resolve
 from spurproc.core.spawn.stage import SpawnStage
 from spurproc.core.spawn.starting import Starting, checked_timeout, failure
 from spurproc.core.tree.members import Containment
@@ -32,7 +31,6 @@ __all__ = ["ReapedBy", "SpawnPlan", "SpawnStage", "Spawned", "begin", "spawn"]
 
 _START_TIMEOUT_S = 10.0
 _NOBODY = -1
-_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 _EVENTS_BYTES = 256
 _NO_ROOM = frozenset({errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 """Of a clone into a cgroup: no fault of the cgroup."""
@@ -116,7 +114,7 @@ def begin(
             fields = resolve(plan, lent, mode=mode, gate_fd=gate, recorder=part)
             if killable or needs_program(fields):
                 birth = fields.cgroup_fd if part is None else part.home_fd
-                begun = _begin_program(plan, fields, birth, lent)
+                begun = _begin_program(plan, fields, birth)
             else:
                 begun = _begin_plain(plan, fields)
     except BaseException as error:
@@ -134,47 +132,17 @@ def _raised_part(part: RecorderPart, lent: ExitStack) -> RecorderPart:
     return replace(part, folder_fd=folder, lock_fd=lock, home_fd=home)
 
 
-def _carrier(lent: ExitStack) -> tuple[int, int]:
-    """(ours, theirs, which is >= 3): over it the child sends our end of the channel that it makes. Closed with `lent`."""
-    ours, theirs = socketpair()
-    lent.callback(ours.close)
-    lent.callback(theirs.close)
-    return ours.fileno(), raised(theirs.fileno(), lent)
-
-
 def _begin_plain(plan: SpawnPlan, fields: PlanFields) -> tuple[Starting, Spawned]:
+    return _taken(plan, fields, clone(CloneRequest(plan=pack_plan(fields), detach=plan.detach)), born=False)
+
+
+def _begin_program(plan: SpawnPlan, fields: PlanFields, birth: int) -> tuple[Starting, Spawned]:
+    _refuse_frozen(plan, birth)
     request = CloneRequest(
         plan=pack_plan(fields),
-        facilities=fields.facilities,
         detach=plan.detach,
-        stdio_fd=fields.stdio_fd,
-        keep=fields.pass_fds,
-    )
-    return _taken(plan, fields, clone(request), born=False)
-
-
-def _begin_program(plan: SpawnPlan, fields: PlanFields, birth: int, lent: ExitStack) -> tuple[Starting, Spawned]:
-    _refuse_frozen(plan, birth)
-    carrier, fields.channel_fd = _carrier(lent)
-    plan_fd = _sealed(pack_plan(fields), lent)
-    part = fields.recorder
-    own = (
-        plan_fd,
-        fields.channel_fd,
-        fields.gate_fd,
-        fields.cgroup_fd,
-        *((part.folder_fd, part.lock_fd, part.home_fd) if part else ()),
-    )
-    request = CloneRequest(
         program_fd=program_fd(),
-        plan_fd=plan_fd,
-        channel_fd=fields.channel_fd,
-        carrier_fd=carrier,
-        facilities=fields.facilities,
         cgroup_fd=birth if fields.facilities & lib.SPUR_FACILITY_CLONE_INTO_CGROUP else _NOBODY,
-        detach=plan.detach,
-        stdio_fd=(_null_fd(plan, fields, lent),) * 3,
-        keep=[fd for fd in (*own, *fields.stdio_fd, *fields.pass_fds) if fd >= FIRST_FREE_FD],
     )
     result = clone(request)
     if request.cgroup_fd >= 0 and not result.started and result.stage == SpawnStage.NONE:
@@ -182,11 +150,6 @@ def _begin_program(plan: SpawnPlan, fields: PlanFields, birth: int, lent: ExitSt
         request.cgroup_fd = _NOBODY
         result = clone(request)
     return _taken(plan, fields, result, born=request.cgroup_fd >= 0)
-
-
-def _null_fd(plan: SpawnPlan, fields: PlanFields, lent: ExitStack) -> int:
-    """0-2 of the static program itself: the launcher's own must not be held open by a program that waits at a gate."""
-    return fields.stdio_fd[plan.stdio.index(None)] if None in plan.stdio else null_open(plan, lent)
 
 
 def _refuse_frozen(plan: SpawnPlan, cgroup_fd: int) -> None:
@@ -227,17 +190,6 @@ def _control_file(cgroup_fd: int, name: str) -> bytes:
         os.close(fd)
 
 
-def _sealed(packed: bytes, lent: ExitStack) -> int:
-    """A memfd, >= 3, that holds the plan and that nobody can change any more. memfd_create(2)."""
-    fd = os.memfd_create("spurproc-plan", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    lent.callback(os.close, fd)
-    view = memoryview(packed)
-    while view:
-        view = view[os.write(fd, view) :]
-    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
-    return raised(fd, lent)
-
-
 def _taken(plan: SpawnPlan, fields: PlanFields, result: CloneResult, *, born: bool) -> tuple[Starting, Spawned]:
     if not result.started:
         raise _not_started(plan, fields, result)
@@ -245,7 +197,11 @@ def _taken(plan: SpawnPlan, fields: PlanFields, result: CloneResult, *, born: bo
     channel = None if result.channel < 0 else socket(AF_UNIX, SOCK_STREAM, 0, result.channel)
     starting = Starting(plan, fields, pidfd, channel)
     try:
-        identity = ProcessIdentity.of_child(pidfd, result.start_ticks) if result.start_ticks else ProcessIdentity.of_pidfd(pidfd)
+        identity = (
+            ProcessIdentity.of_child(result.pid, result.start_ticks, result.inode)
+            if result.start_ticks
+            else ProcessIdentity.of_pidfd(pidfd)
+        )
     except BaseException:
         starting.abandon()
         raise

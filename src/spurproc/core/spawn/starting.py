@@ -27,6 +27,10 @@ __all__ = ["Progress", "Starting", "checked_timeout", "failure", "read_progress"
 _RECORD = struct.Struct("=ii")
 _CHANNEL_BYTES = 4096
 _KILL_WAIT_S = 1.0
+_NOT_NULL = frozenset(
+    {errno.ENODEV, errno.ENOENT, errno.ENOTDIR, errno.ENXIO, errno.EISDIR, errno.EACCES, errno.ELOOP, errno.EPERM}
+)
+"""At DESCRIPTORS nothing else than the null device is opened by name."""
 _POLL_LAST_S = 2_000_000.0
 """poll(2) counts milliseconds in an int; whoever waits longer waits for ever."""
 
@@ -84,6 +88,8 @@ def failure(plan: SpawnPlan, fields: PlanFields, stage: SpawnStage, error: int, 
         detail, interpreter = exec_reason(error, fields.candidates, fields.cwd or b"")
     elif path is not None:
         detail = f"{how or os.strerror(error)}: {os.fsdecode(path)!r}"
+    elif stage is SpawnStage.DESCRIPTORS and error in _NOT_NULL and None in plan.stdio:
+        detail = f"'/dev/null' is not the null device, character device 1:3: {os.strerror(error)}"
     elif stage is SpawnStage.PROGRAM and error and not how:
         detail = f"cannot execute {PROGRAM_PATH!r}: {os.strerror(error)}"
     return SpawnError(error, stage.name, plan.argv0, interpreter=interpreter, detail=detail)
