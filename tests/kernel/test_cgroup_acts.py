@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from spurproc.core.cgroup.cgroup import Cgroup
-from spurproc.core.cgroup.signal_report import Route
+from spurproc.core.cgroup.signal_report import RefusalReason, Route
 from spurproc.core.observation import Liveness
 from spurproc.errors import Busy, SignalRefused, SystemCallError
 from tests.payload import Payload
@@ -39,6 +39,7 @@ def test_freeze_stops_and_thaw_undoes_it_below_too(cgroup: Cgroup, cgroup_root: 
     below = inside(cgroup_root, "sub")
     payload("hold", cgroup=below).wait_ready()
     cgroup.freeze()
+    assert cgroup.events().read().frozen  # not only on its way: that takes the kernel some milliseconds
     (below / "cgroup.freeze").write_text("1")
     assert "frozen 1" in (below / "cgroup.events").read_text()
     cgroup.thaw()
@@ -82,6 +83,22 @@ def test_cgroup_that_holds_the_caller_is_refused(cgroup_root: Path) -> None:
 
     assert in_fork(ask) == ["signal", "signal", "freeze", "True"]
     assert "frozen 0" in (cgroup_root / "cgroup.events").read_text()
+
+
+@pytest.mark.needs_facility("pidfd_send_signal")
+@pytest.mark.needs_root
+@pytest.mark.own_pid_namespace
+def test_init_in_a_cgroup_is_named_and_spared(cgroup: Cgroup, cgroup_root: Path, payload: Start) -> None:
+    """cgroup.kill would reach it, and with it all that lives in its pid namespace: only the pidfds do the work then."""
+    leader = payload("hold", cgroup=cgroup_root)
+    leader.wait_ready()
+    move(1, cgroup_root)
+    try:
+        report = cgroup.kill()
+        assert [(refusal.pid, refusal.reason) for refusal in report.refused] == [(1, RefusalReason.INIT)]
+        assert (report.signalled, leader.reap()) == (1, -9)
+    finally:
+        move(1, cgroup_root.parent)
 
 
 def test_thread_of_the_caller_inside_is_the_caller(cgroup_root: Path) -> None:

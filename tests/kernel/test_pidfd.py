@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from spurproc.core._native import lib
 from spurproc.core.facilities import Facilities
 from spurproc.core.observation import Liveness
 from spurproc.core.process import pidfd as pidfd_module
@@ -182,6 +183,35 @@ def test_close_in_the_middle_of_a_look_is_seen() -> None:
         pidfd._poll = closed_meanwhile
         with pytest.raises(InvalidArgument, match="it is closed"):
             pidfd.liveness()
+
+
+def test_close_in_the_middle_of_a_signal_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the number of the descriptor could be another process's pidfd by the time that the kernel looks at it."""
+    seen: list[tuple[bool, int]] = []
+
+    def signal_and_see(fd: int, pid: int, number: int, bits: int) -> int:
+        closer.start()
+        closer.join(0.1)
+        seen.append((closer.is_alive(), os.fstat(fd).st_ino))
+        return int(lib.spur_pidfd_send_signal(fd, pid, number, bits))
+
+    with Blocked() as process, Pidfd.open(process.pid) as pidfd:
+        inode = os.fstat(pidfd.fileno()).st_ino
+        closer = threading.Thread(target=pidfd.close)
+        monkeypatch.setattr(pidfd_module, "lib", _With(spur_pidfd_send_signal=signal_and_see))
+        pidfd.send_signal(signal.SIGCONT)
+        closer.join()
+    assert seen == [(True, inode)]
+
+
+class _With:
+    """The C core with some functions of the test's own."""
+
+    def __init__(self, **functions: Callable[..., int]) -> None:
+        self.__dict__ |= functions
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(lib, name)
 
 
 def test_signal_handler_may_enter_again() -> None:
