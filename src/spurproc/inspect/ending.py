@@ -30,7 +30,10 @@ class Subject(NamedTuple):
 @click.argument("target", type=TARGET)
 @json_option
 def command(target: Target, as_json: bool) -> Answer:
-    """Say how TARGET ended: 0 if it succeeded, 1 if it failed or nobody knows, 4 if its end is not known yet."""
+    """Say how TARGET ended, and who says so.
+
+    Exit code 0 if it succeeded, 1 if it failed or nobody knows, 4 if its end is not known yet.
+    """
     if isinstance(target, FolderTarget):
         with open_folder(target) as folder:
             return _of_folder(folder)

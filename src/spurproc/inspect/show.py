@@ -45,7 +45,10 @@ _Rows = list[tuple[str, Cell]]
 )
 @json_option
 def command(target: Target, limit: int, as_json: bool) -> Answer:
-    """Show what is known of TARGET and what that rests on: 0 if there is something to show, alive or not."""
+    """Show what is known of TARGET, and what that rests on.
+
+    Exit code 0 if there is something to show, alive or not; 1 if it is gone, or no run.
+    """
     if isinstance(target, FolderTarget):
         with open_folder(target) as folder:
             return _of_folder(folder, limit)

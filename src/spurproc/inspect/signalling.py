@@ -36,7 +36,11 @@ _PIDFD_TEXT = "the pidfd of the process itself"
 @click.option("--leader", "scope", flag_value="leader", help="One process alone: what a PID means. Of a FOLDER: its leader.")
 @json_option
 def command(target: Target, signal: int, scope: str | None, as_json: bool) -> Answer:
-    """Send SIGNAL to TARGET: 0 if it reached all that were found, 1 if nobody, not all, or it was refused."""
+    """Send SIGNAL to TARGET, and say whom it reached.
+
+    SIGNAL is a name, with SIG or without, or a number; 0 only asks. Exit code 0 if it reached all that were found, 1 if that was
+    nobody, if somebody refused, or if not all could be seen.
+    """
     if isinstance(target, FolderTarget):
         with open_folder(target) as folder:
             wide = scope != "leader"

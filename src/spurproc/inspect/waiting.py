@@ -42,7 +42,10 @@ SECONDS = _SecondsType()
 @click.option("--timeout", "timeout_s", type=SECONDS, metavar="S", help="Seconds to wait at most; for ever without.")
 @json_option
 def command(target: Target, timeout_s: float | None, as_json: bool) -> Answer:
-    """Wait for the end of TARGET and say how it was: 0 or 1 as `exit`, 4 if it is not known after S seconds."""
+    """Wait for the end of TARGET, and say how it was.
+
+    Of a run, the end of its leader. Exit code 0 or 1 as for `exit`, 4 if it is not known after S seconds.
+    """
     if isinstance(target, FolderTarget):
         with open_folder(target) as folder:
             return _waited(Subject(run_fields(folder), run_rows(folder)), folder.run.wait, timeout_s)

@@ -41,7 +41,10 @@ _TITLES = {
 @click.command("doctor")
 @json_option
 def command(as_json: bool) -> Answer:
-    """Say what this host allows, what is lost without the rest, and which limits will be met: 1 if what is needed is missing."""
+    """Say what this host allows and which limits it has.
+
+    What is lost without the rest is said too. Exit code 0 if all that is needed is there, 1 if not.
+    """
     findings = find_all()
     missing = [found.name for found in findings if found.status is Status.MISSING]
     return Answer(
