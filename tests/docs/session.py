@@ -22,6 +22,10 @@ _SHELL = ["bash", "--noprofile", "--norc"]
 # A shell in the cgroup $0, which is the top of a cgroup2 mount of its own, as in a container.
 _JOIN = """echo $$ >"$0/cgroup.procs" && exec unshare --cgroup --mount sh -c "$1" """
 _MOUNT = f"umount -R -l /sys/fs/cgroup; mount -t cgroup2 cgroup2 /sys/fs/cgroup && exec {' '.join(_SHELL)}"
+# Another user may read where the package under test lies, which can be below root's home.
+_SETPRIV = """#!/bin/sh
+exec /usr/bin/setpriv --inh-caps=+dac_read_search --ambient-caps=+dac_read_search "$@"
+"""
 _MARK = "end-of-command"
 _TIMEOUT_S = 60.0
 _NOTICE = re.compile(r"^bash: line \d+: +\d+ (Killed|Terminated)\b.*$", re.MULTILINE)
@@ -40,6 +44,7 @@ class Shell:
         env = {**os.environ, "PATH": path, "LC_ALL": "C.UTF-8"}
         if cgroup is not None:
             env.pop("SPURPROC_CGROUP_ROOT", None)
+            env["PATH"] = f"{_programs(folder)}:{path}"
         self._process = subprocess.Popen(
             _SHELL if cgroup is None else ["sh", "-c", _JOIN, cgroup, _MOUNT],
             cwd=folder,
@@ -78,6 +83,15 @@ class Shell:
         self._process.kill()
         self._process.wait()
         self._process.stdout.close()
+
+
+def _programs(folder: Path) -> Path:
+    """A folder of programs that stand in for those of the same name."""
+    programs = folder / ".programs"
+    programs.mkdir()
+    (programs / "setpriv").write_text(_SETPRIV)
+    (programs / "setpriv").chmod(0o755)
+    return programs
 
 
 class Session:
