@@ -161,6 +161,21 @@ def test_caller_is_found_from_inside_its_cgroup_namespace(cgroup_root: Path) -> 
     assert in_fork(ask) == [True, True, True, False]
 
 
+@pytest.mark.needs_root
+def test_caller_that_may_not_look_counts_as_inside(cgroup_root: Path) -> None:
+    """From a cgroup namespace the names do not compare, and another user has shut a part: the caller may stand there."""
+    inside(inside(cgroup_root, "apart"), "shut").chmod(0)
+
+    def ask() -> bool:
+        move(os.getpid(), inside(cgroup_root, "own"))
+        assert ctypes.CDLL(None).unshare(_CLONE_NEWCGROUP) == 0
+        os.setresuid(NOBODY, NOBODY, NOBODY)
+        with without("pidfd_info"):
+            return Cgroup.open(cgroup_root / "apart").holds_caller()
+
+    assert in_fork(ask)
+
+
 @pytest.mark.needs_facility("pidfd_send_signal")
 @pytest.mark.needs_root
 def test_shut_sub_cgroup_keeps_nobody_else_from_the_signal(cgroup_root: Path, payload: Start) -> None:
@@ -247,8 +262,9 @@ from spurproc.core.cgroup.cgroup import Cgroup
 with Cgroup.open(sys.argv[1]) as cgroup:
     asked = cgroup.signal(15)
     seen = [[refusal.pid, refusal.reason.name] for refusal in asked.refused]
+    listed = sorted(cgroup.pids())
     killed = cgroup.kill()
-    print(json.dumps([asked.signalled, seen, sorted(cgroup.pids()), killed.signalled, len(killed.refused)]))
+    print(json.dumps([asked.signalled, seen, listed, killed.signalled, len(killed.refused)]))
 """
 
 

@@ -108,6 +108,21 @@ def test_a_sweep_between_the_making_and_the_lock(root: CgroupRoot, monkeypatch: 
         step.remove()
 
 
+def test_one_that_is_kept_while_it_is_swept(root: CgroupRoot, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its maker has it named in a record and lets go, right between the sweep's look and its lock."""
+    left = leave(root, "made")
+    flock = fcntl.flock
+
+    def kept_first(fd: int, operation: int) -> None:
+        if operation & fcntl.LOCK_EX:
+            left.chmod(0o755)
+        flock(fd, operation)
+
+    monkeypatch.setattr(fcntl, "flock", kept_first)
+    make_another(root)
+    assert left.is_dir()
+
+
 def test_a_sweep_that_is_under_way(root: CgroupRoot) -> None:
     """One that another holds for itself is being removed."""
     left = leave(root, "made")

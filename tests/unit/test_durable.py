@@ -149,8 +149,31 @@ def test_read_file_refuses_what_is_not_a_small_file(folder: PrivateFolder, kind:
             os.mkdir(name)
         case _:
             os.close(folder.create_file("record", b"x" * 17))
-    with pytest.raises(SystemCallError):
+    with pytest.raises(NotPermitted, match="cannot trust"):
         folder.read_file("record", 16)
+    folder.close()
+
+
+@pytest.mark.needs_root
+def test_read_file_refuses_what_another_user_owns(folder: PrivateFolder) -> None:
+    """A link to one's own file, or a folder that was open for a moment, lets others put their records there."""
+    os.close(folder.create_file("record", b"x"))
+    os.chown("record", 65534, 65534, dir_fd=folder.fileno())
+    with pytest.raises(NotPermitted, match="not a file of ours"):
+        folder.read_file("record", 16)
+    folder.close()
+
+
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_a_new_file_is_never_one_that_is_there(folder: PrivateFolder, tmp_path: Path, kind: str) -> None:
+    """What stands under the name, or where a link there leads, is somebody's."""
+    if kind == "file":
+        os.close(folder.create_file("record", b"theirs"))
+    else:
+        os.symlink(tmp_path / "elsewhere", f"{folder.path}/record")
+    with pytest.raises(SystemCallError, match="File exists"):
+        folder.create_file("record", b"ours")
+    assert not (tmp_path / "elsewhere").exists()
     folder.close()
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from spurproc.core.recorded.durable import PrivateFolder
 from spurproc.core.recorded.lock import FolderLock
-from spurproc.errors import AlreadyGone, Busy
+from spurproc.errors import AlreadyGone, Busy, SystemCallError
 
 
 @pytest.fixture
@@ -47,6 +47,14 @@ def test_a_lock_that_another_shares_is_not_shared_over(folder: PrivateFolder, tm
         again = FolderLock(os.open(tmp_path / "folder" / "lock", os.O_RDWR | os.O_CLOEXEC))
         with again, pytest.raises(Busy):
             again.share()
+
+
+def test_a_link_in_the_place_of_the_lock_is_not_followed(folder: PrivateFolder, tmp_path: Path) -> None:
+    """Two folders with one lock between them would keep each other out."""
+    (tmp_path / "folder" / "lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(SystemCallError, match="symbolic links"):
+        FolderLock.take(folder, create=True)
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_a_lock_file_removed_while_it_is_taken_is_gone(folder: PrivateFolder, monkeypatch: pytest.MonkeyPatch) -> None:

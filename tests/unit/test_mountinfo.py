@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 
 import pytest
@@ -15,6 +16,7 @@ HYBRID = b"""31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
 41 31 0:38 / /sys/fs/cgroup/unified rw,nosuid shared:10 master:2 - cgroup2 cgroup2 rw,nsdelegate
 """
 _NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=12)
+_IDS = itertools.count(9)
 _ESCAPED = (b"\\", b" ", b"\t", b"\n", b"#")
 
 
@@ -26,7 +28,8 @@ def _escape(name: str) -> bytes:
 
 
 def _mount(root: str, point: str, *, fs_type: str = "cgroup2", options: str = "rw") -> Mount:
-    text = b"9 1 0:5 %s %s %s - %s cgroup2 rw\n" % (_escape(root), _escape(point), options.encode(), fs_type.encode())
+    fields = (next(_IDS), _escape(root), _escape(point), options.encode(), fs_type.encode())
+    text = b"%d 1 0:5 %s %s %s - %s cgroup2 rw\n" % fields
     return parse_mountinfo(text)[0]
 
 
