@@ -24,15 +24,20 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 
 
 @cache
-def _compiled(name: str, made: str, *flags: str) -> Path:
+def _compiled(name: str, made: str, *flags: str, compiler: str = "gcc") -> Path:
     path = Path(_folder().name, made)
-    subprocess.run(["gcc", *FLAGS, *flags, str(HERE / f"{name}.c"), "-o", str(path)], check=True)
+    subprocess.run([compiler, *FLAGS, *flags, str(HERE / f"{name}.c"), "-o", str(path)], check=True)
     return path
 
 
 def program(name: str) -> Path:
     """`benchmarks/<name>.c` as a program."""
     return _compiled(name, name)
+
+
+def static_program(name: str) -> Path:
+    """The same, static and with musl, as the project's own: it starts in a sixth of the time of one with glibc."""
+    return _compiled(name, name, "-static", compiler="musl-gcc")
 
 
 def function(name: str, symbol: str, *argument_types: Any) -> Callable[..., float]:

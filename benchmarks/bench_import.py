@@ -43,7 +43,7 @@ def measure(scale: Scale) -> list[Figure]:
     """
     _output(_TOUCH)  # writes the bytecode where there is none
     contenders = [Contender(name=name, unit="ms", take=partial(_interpreter_ms, program)) for name, program in _PROGRAMS.items()]
-    figures = interleave(contenders, scale.fewer(2), scale.warm_up)
+    figures = interleave(contenders, scale.fewer(4), scale.warm_up)
     heavy = f"{_TOUCH}; import sys; print(len({{'asyncio', 'subprocess'}} & set(sys.modules)))"
     figures.append(Figure(name=HEAVY, unit="", rounds=[[float(_output(heavy))]]))
     return figures + _parts(IMPORT) + _parts(ALL_NAMES)

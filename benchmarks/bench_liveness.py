@@ -12,7 +12,7 @@ import psutil
 
 from benchmarks.bare import function
 from benchmarks.cgroup_home import NONE_HERE
-from benchmarks.measure import Contender, Figure, Samples, absent, interleave, loop_ns
+from benchmarks.measure import Contender, Figure, absent, calls_ns, interleave, loops_ns
 from benchmarks.members import Tree, many, tree
 from benchmarks.parts import part
 from benchmarks.peers import pidfd_package
@@ -35,7 +35,6 @@ BARE_IDENTITIES = "bare C, stored inodes"
 BARE_CGROUPS = "bare C, cgroup.events"
 PSUTIL = "psutil is_running"
 PACKAGE = "pidfd package and select.poll"
-NUMBER = "os.kill(pid, 0)"
 
 CORE = part(HELD, "the C core's own call, from Python")
 EMPTY = part(HELD, "a Python method that does nothing")
@@ -46,11 +45,12 @@ _DEAR = 20
 
 def measure(scale: Scale) -> list[Figure]:
     """One question about one process; then one call about `members` processes, or as many cgroups with one of them in each."""
+    rounds = scale.fewer(2)
     with tree(1) as target:
-        singles = interleave(_singles(target, scale.turns), scale.fewer(2), scale.warm_up)
+        singles = interleave(_singles(target, scale), rounds, scale.warm_up)
     with many(scale.members) as (spawned, cgroups):
         contenders = [*_many(spawned, scale), *_many_cgroups(cgroups, scale)]
-        return singles + interleave(contenders, scale.fewer(4), scale.warm_up) + _missing(cgroups)
+        return singles + interleave(contenders, rounds, scale.warm_up) + _missing(cgroups)
 
 
 def _missing(cgroups: list[Cgroup]) -> list[Figure]:
@@ -58,25 +58,36 @@ def _missing(cgroups: list[Cgroup]) -> list[Figure]:
     return missing if pidfd_package() else [*missing, absent(PACKAGE, "ns", "not installed")]
 
 
-def _singles(target: Tree, turns: int) -> list[Contender]:
+def _loops(name: str, ask: Callable[[], object], turns: int, loops: int, each: int = 1) -> Contender:
+    return Contender(name=name, unit="ns", take=partial(loops_ns, ask, max(1, turns), loops, each))
+
+
+def _calls(name: str, take_ns: Callable[[], float], loops: int) -> Contender:
+    return Contender(name=name, unit="ns", take=partial(calls_ns, take_ns, loops))
+
+
+def _singles(target: Tree, scale: Scale) -> list[Contender]:
+    turns, loops = scale.turns, scale.loops
     pidfd, identity = Pidfd.open(target.leader), ProcessIdentity.of(target.leader)
-    ways: list[tuple[str, Callable[[], Samples]]] = [
-        (HELD, partial(loop_ns, pidfd.liveness, turns)),
-        (BARE_HELD, lambda: [function("liveness", "bare_pidfd", ctypes.c_int, ctypes.c_long)(pidfd.fileno(), turns)]),
-        (STORED, partial(loop_ns, identity.liveness, turns)),
-        (BARE_STORED, partial(_bare_identities, [identity], turns)),
-        (PSUTIL, partial(loop_ns, psutil.Process(target.leader).is_running, max(1, turns // _DEAR))),
-        (CORE, partial(loop_ns, partial(lib.spur_pidfd_poll, pidfd.fileno()), turns)),
-        (EMPTY, partial(loop_ns, _Empty().ask, turns)),
-        (NUMBER, partial(loop_ns, partial(os.kill, target.leader, 0), turns)),  # noqa: TID251 - 0 only asks, and it is our child
-        ("subprocess.Popen.poll", partial(loop_ns, target.popen.poll, turns)),
+    bare = function("liveness", "bare_pidfd", ctypes.c_int, ctypes.c_long)
+    number = partial(os.kill, target.leader, 0)  # noqa: TID251 - 0 only asks, and it is our child
+    ways = [
+        _loops(HELD, pidfd.liveness, turns, loops),
+        _calls(BARE_HELD, lambda: bare(pidfd.fileno(), turns), loops),
+        _loops(STORED, identity.liveness, turns, loops),
+        _calls(BARE_STORED, _bare_identities([identity], turns), loops),
+        _loops(PSUTIL, psutil.Process(target.leader).is_running, turns // _DEAR, loops),
+        _loops(CORE, partial(lib.spur_pidfd_poll, pidfd.fileno()), turns, loops),
+        _loops(EMPTY, _Empty().ask, turns, loops),
+        _loops("os.kill(pid, 0)", number, turns, loops),
+        _loops("subprocess.Popen.poll", target.popen.poll, turns, loops),
     ]
     package = pidfd_package()
     if package:
         poll = select.poll()
         poll.register(package.PidFd.open(target.leader).detach(), select.POLLIN)
-        ways.append((PACKAGE, partial(loop_ns, partial(poll.poll, 0), turns)))
-    return [Contender(name=name, unit="ns", take=take) for name, take in ways]
+        ways.append(_loops(PACKAGE, partial(poll.poll, 0), turns, loops))
+    return ways
 
 
 class _Empty:
@@ -87,29 +98,28 @@ class _Empty:
 def _many(spawned: list[Spawned], scale: Scale) -> list[Contender]:
     identities, pidfds = [one.identity for one in spawned], [one.pidfd for one in spawned]
     peers = [psutil.Process(one.pid) for one in spawned]
-    count, turns = len(spawned), max(1, scale.turns // len(spawned))
-    ways: list[tuple[str, Callable[[], Samples]]] = [
-        (MANY_IDENTITIES, partial(loop_ns, partial(liveness_many, identities), turns, count)),
-        (BARE_IDENTITIES, partial(_bare_identities, identities, turns)),
-        (MANY_PIDFDS, partial(loop_ns, partial(liveness_many, pidfds), turns, count)),
-        ("psutil is_running of each", partial(loop_ns, lambda: [peer.is_running() for peer in peers], 1, count)),
+    count, loops = len(spawned), scale.loops
+    return [
+        _loops(MANY_IDENTITIES, partial(liveness_many, identities), 1, loops, count),
+        _calls(BARE_IDENTITIES, _bare_identities(identities, 1), loops),
+        _loops(MANY_PIDFDS, partial(liveness_many, pidfds), 1, loops, count),
+        _loops("psutil is_running of each", lambda: [peer.is_running() for peer in peers], 1, 1, count),
     ]
-    return [Contender(name=name, unit="ns", take=take) for name, take in ways]
 
 
 def _many_cgroups(cgroups: list[Cgroup], scale: Scale) -> list[Contender]:
     if not cgroups:
         return []
-    count, turns = len(cgroups), max(1, scale.turns // len(cgroups))
+    count, loops = len(cgroups), scale.loops
     bare = function("liveness", "bare_cgroups", ctypes.POINTER(ctypes.c_int), ctypes.c_long, ctypes.c_long)
     events = (ctypes.c_int * count)(*[cgroup.events_fd for cgroup in cgroups])
     return [
-        Contender(name=MANY_CGROUPS, unit="ns", take=partial(loop_ns, partial(liveness_many, cgroups), turns, count)),
-        Contender(name=BARE_CGROUPS, unit="ns", take=lambda: [bare(events, count, turns)]),
+        _loops(MANY_CGROUPS, partial(liveness_many, cgroups), 1, loops, count),
+        _calls(BARE_CGROUPS, lambda: bare(events, count, 1), loops),
     ]
 
 
-def _bare_identities(identities: list[ProcessIdentity], turns: int) -> list[float]:
+def _bare_identities(identities: list[ProcessIdentity], turns: int) -> Callable[[], float]:
     bare = function("liveness", "bare_identities", ctypes.POINTER(ctypes.c_uint64), ctypes.c_long, ctypes.c_long)
     inodes = (ctypes.c_uint64 * len(identities))(*[identity.pidfs_inode or 0 for identity in identities])
-    return [bare(inodes, len(identities), turns)]
+    return lambda: bare(inodes, len(identities), turns)

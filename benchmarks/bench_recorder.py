@@ -12,11 +12,12 @@ from itertools import count
 from pathlib import Path
 
 from benchmarks.bare import HERE
-from benchmarks.cgroup_home import NONE_HERE
+from benchmarks.cgroup_home import NONE_HERE, fresh_cgroup
 from benchmarks.measure import Contender, Figure, absent, each_us, interleave
 from benchmarks.parts import measure_parts
 from benchmarks.scale import Scale
 from benchmarks.supervisors import recorders, s6_supervises, tinis, uss_kib
+from benchmarks.through import KEPT, LOWERED, kept_us, lowered_us
 from spurproc.core.cgroup.cgroup import Cgroup
 from spurproc.core.cgroup.root import find_cgroup_root
 from spurproc.core.recorded.launch import launch_recorded
@@ -43,6 +44,7 @@ _PARTS = {
     "run taken": f"{_LAUNCH}:_Launch.take_run",
 }
 _MEMORY = Path("/dev/shm")  # noqa: S108 - a tmpfs by its purpose
+_PROGRAM = "/bin/true"
 _TIMES = 3
 _REMOVE_TIMEOUT_S = 5.0
 _number = count()
@@ -58,13 +60,19 @@ def measure(scale: Scale) -> list[Figure]:
     with ExitStack() as stack:
         disk = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=HERE, prefix=".recorder-")))
         figures = _sizes(scale.jobs, disk)
-        if find_cgroup_root() is None:
-            return figures + [absent(name, "us", NONE_HERE) for name in (RECORDED_MEMORY, RECORDED_DISK, UNRECORDED)]
+        cgroup = stack.enter_context(fresh_cgroup("recorder"))
+        if cgroup is None:
+            return figures + [
+                absent(name, "us", NONE_HERE) for name in (RECORDED_MEMORY, RECORDED_DISK, UNRECORDED, LOWERED, KEPT)
+            ]
         contenders = [
             _each(UNRECORDED, _unrecorded),
             _each(RECORDED_DISK, partial(_recorded, disk)),
             _each(SYNCS, partial(_syncs, disk)),
+            Contender(name=KEPT, unit="us", take=lambda: kept_us(_PROGRAM, cgroup.fileno(), _TIMES)),
         ]
+        if os.geteuid() == 0:
+            contenders.append(Contender(name=LOWERED, unit="us", take=lambda: lowered_us(_PROGRAM, cgroup.fileno(), _TIMES)))
         if os.path.ismount(_MEMORY):
             memory = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=_MEMORY, prefix="spurproc-bench-")))
             recorded = partial(_recorded, memory)
@@ -97,7 +105,7 @@ def _unrecorded() -> Callable[[], object]:
     if root is None:
         raise RuntimeError(NONE_HERE)
     cgroup = Cgroup.create(f"{root.steps}/unrecorded-{next(_number)}")
-    spawned = spawn(SpawnPlan(argv=["/bin/true"], cgroup=cgroup, detach=True))
+    spawned = spawn(SpawnPlan(argv=[_PROGRAM], cgroup=cgroup, detach=True))
 
     def clear() -> None:
         with cgroup, spawned.pidfd:
@@ -108,7 +116,7 @@ def _unrecorded() -> Callable[[], object]:
 
 
 def _recorded(folder: Path) -> Callable[[], object]:
-    run = launch_recorded(SpawnPlan(argv=["/bin/true"]), folder / str(next(_number)))
+    run = launch_recorded(SpawnPlan(argv=[_PROGRAM]), folder / str(next(_number)))
 
     def clear() -> None:
         with run:

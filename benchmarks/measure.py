@@ -72,15 +72,23 @@ def interleave(contenders: Sequence[Contender], rounds: int, warm_up: int) -> li
     return [Figure(name=one.name, unit=one.unit, rounds=taken[one.name]) for one in contenders]
 
 
-def loop_ns(ask: Callable[[], object], turns: int, each: int = 1) -> list[float]:
-    """Nanoseconds of one of `turns` calls, or of one of the `each` questions that every call asks. Half as many warm up."""
-    for _ in range(turns // 2):
-        ask()
-    turn = range(turns)
-    start = time.perf_counter_ns()
-    for _ in turn:
-        ask()
-    return [(time.perf_counter_ns() - start) / turns / each]
+def loops_ns(ask: Callable[[], object], turns: int, loops: int, each: int = 1) -> list[float]:
+    """Nanoseconds of one call, or of one of the `each` questions that a call asks, from each of `loops` loops of `turns` calls.
+
+    Loops should be shorter than a millisecond: then most are not interrupted by whatever else runs. The first is not kept.
+    """
+    turn, taken = range(turns), []
+    for _ in range(loops + 1):
+        start = time.perf_counter_ns()
+        for _ in turn:
+            ask()
+        taken.append((time.perf_counter_ns() - start) / turns / each)
+    return taken[1:]
+
+
+def calls_ns(take_ns: Callable[[], float], loops: int) -> list[float]:
+    """The same of a loop that takes its own time."""
+    return [take_ns() for _ in range(loops + 1)][1:]
 
 
 Start = Callable[[], Callable[[], object]]

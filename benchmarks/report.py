@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from benchmarks.measure import Figure
-from benchmarks.parts import is_part
+from benchmarks.parts import is_part, part
 from benchmarks.results import Results
 from benchmarks.targets import TARGETS, Bound, Relation, Target
 from benchmarks.verdict import Verdict, judge, outcome
 
 _STEPS = {"ns": ("us", 1000), "us": ("ms", 1000), "ms": ("s", 1000), "KiB": ("MiB", 1024)}
+_PARTED = {call for target in TARGETS for call in target.parts}
 _TABLE = "| what | measured | against its bounds | |\n|---|---|---|---|"
 
 
@@ -84,19 +86,20 @@ def _misses(results: Results) -> Iterator[str]:
     for target in TARGETS:
         figures = results.benches.get(target.bench, {})
         verdicts = [judge(bound, figures) for bound in target.bounds]
-        if outcome(target, verdicts) != "MISS":
-            continue
-        yield f"### {target.what}\n"
-        yield from (f"- {bound_text(verdict)}" for verdict in verdicts if not verdict.holds)
-        yield from _part_table("Its floor: what cannot be had for less, from C", target.floor, figures)
-        for call in target.parts:
-            names = tuple(name for name in figures if is_part(call, name))
-            yield from _part_table(f"What {call} is made of, as far as it was looked at", names, figures)
+        if outcome(target, verdicts) == "MISS":
+            yield f"### {target.what}\n\n" + "\n".join(f"- {bound_text(one)}" for one in verdicts if not one.holds)
+            yield from _explanation(target, figures)
 
 
-def _part_table(heading: str, names: tuple[str, ...], figures: Mapping[str, Figure]) -> Iterator[str]:
-    if names:
-        yield f"\n{heading}:\n\n{figure_table([figures[name] for name in names if name in figures])}\n"
+def _explanation(target: Target, figures: Mapping[str, Figure]) -> Iterator[str]:
+    floor = [figures[name] for name in target.floor if name in figures]
+    if floor:
+        yield f"The floor, which is without anything of ours:\n\n{figure_table(floor)}"
+    for call in target.parts:
+        parts = [
+            replace(figure, name=name.removeprefix(part(call, ""))) for name, figure in figures.items() if is_part(call, name)
+        ]
+        yield f"Parts of `{call}`, some within others:\n\n{figure_table(parts)}"
 
 
 def figure_table(figures: list[Figure]) -> str:
@@ -135,10 +138,11 @@ it can differ a little from that of the medians. "Bare C" makes the same system 
 
 def document(results: Results, source: str) -> str:
     """All of docs/benchmarks.md. `source`: where the raw results stand."""
-    parts = [_head(results, source), "## Targets\n\n" + table(results)]
-    misses = "\n".join(_misses(results))
+    parts = [_head(results, source), "## Targets", table(results)]
+    misses = list(_misses(results))
     if misses:
-        parts.append(f"## Misses\n\n{misses}")
+        parts += ["## Misses, with their floors and parts", *misses]
     for noun, figures in results.benches.items():
-        parts.append(f"## bench_{noun}\n\n{results.questions[noun]}\n\n{figure_table(list(figures.values()))}")
+        whole = [figure for figure in figures.values() if not any(is_part(call, figure.name) for call in _PARTED)]
+        parts += [f"## bench_{noun}", results.questions[noun], figure_table(whole)]
     return "\n\n".join(parts) + "\n"

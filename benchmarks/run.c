@@ -33,14 +33,7 @@ double bare_run(char *const *argv)
 static int child_run(void *argument)
 {
     char *const *argv = argument;
-    const uint64_t standard[4] = {0}, none = 0;
-    for (int sig = 1; sig <= 64; sig++) {
-        if (sig != SIGKILL && sig != SIGSTOP)
-            syscall(SYS_rt_sigaction, sig, standard, NULL, 8);
-    }
-    syscall(SYS_setsid);
-    syscall(SPUR_SYS_CLOSE_RANGE, 3, ~0U, SPUR_CLOSE_RANGE_CLOEXEC);
-    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, 8);
+    child_clean();
     syscall(SYS_execve, argv[0], argv, environ);
     return 127;
 }

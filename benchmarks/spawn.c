@@ -29,17 +29,9 @@ struct start {
 static int child_run(void *argument)
 {
     const struct start *start = argument;
-    const uint64_t standard[4] = {0}, none = 0;
-    for (int sig = 1; sig <= 64; sig++) {
-        if (sig != SIGKILL && sig != SIGSTOP)
-            syscall(SYS_rt_sigaction, sig, standard, NULL, 8);
-    }
-    syscall(SYS_getsid, 0);
-    syscall(SYS_setsid);
     for (int target = 0; target < 3; target++)
         syscall(SYS_dup3, start->null_fd, target, 0);
-    syscall(SPUR_SYS_CLOSE_RANGE, 3, ~0U, SPUR_CLOSE_RANGE_CLOEXEC);
-    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, 8);
+    child_clean();
     syscall(SYS_execve, start->argv[0], start->argv, environ);
     return 127;
 }

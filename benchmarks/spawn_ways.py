@@ -21,6 +21,7 @@ from benchmarks.bare import function
 from benchmarks.cgroup_home import NONE_HERE, fresh_cgroup
 from benchmarks.fork_fork import start_daemon
 from benchmarks.measure import Contender, Start, each_us
+from benchmarks.through import LOWERED, lowered_us
 from benchmarks.worker import serve
 from spurproc.core.cgroup.cgroup import Cgroup
 from spurproc.core.spawn.plan import SpawnPlan
@@ -137,7 +138,8 @@ def _contenders(cgroup: Cgroup | None) -> list[Contender]:
         _each(ASYNCIO, AsyncioWay().start),
         _each(PLAIN_CHILD, partial(spawn_once, plan())),
     ]
-    if not why_not_full(cgroup):
+    if cgroup is not None and not why_not_full(cgroup):
+        ways.append(Contender(name=LOWERED, unit="us", take=lambda: lowered_us(_PROGRAM, cgroup.fileno(), _TIMES)))
         ways.append(_each(FULL_CHILD, partial(spawn_once, full_plan(cgroup))))
         ways.append(_each(FULL_DETACHED, partial(spawn_once, full_plan(cgroup, detach=True))))
     # Once a round and without a first one: its cost is copied page tables, which nothing warms up.
@@ -148,7 +150,7 @@ def main() -> None:
     """Serve."""
     with fresh_cgroup("spawn") as cgroup:
         why = why_not_full(cgroup)
-        serve(_contenders(cgroup), dict.fromkeys((FULL_CHILD, FULL_DETACHED), why) if why else {}, int(sys.argv[1]))
+        serve(_contenders(cgroup), dict.fromkeys((FULL_CHILD, FULL_DETACHED, LOWERED), why) if why else {}, int(sys.argv[1]))
 
 
 if __name__ == "__main__":

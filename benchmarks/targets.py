@@ -13,6 +13,7 @@ from benchmarks import bench_run as run
 from benchmarks import bench_tree as tree
 from benchmarks import spawn_ways as ways
 from benchmarks.bench_spawn import LARGE, SMALL
+from benchmarks.through import KEPT, LOWERED
 
 
 class Relation(enum.Enum):
@@ -137,6 +138,7 @@ TARGETS: tuple[Target, ...] = (
             _times(_in(ways.FULL_CHILD, SMALL), _in(ways.POSIX_SPAWN, SMALL), 3, "os.posix_spawn, as a child"),
             _times(_in(ways.FULL_DETACHED, SMALL), _in(ways.POSIX_SPAWN, SMALL), 3, "os.posix_spawn, detached"),
         ),
+        floor=(_in(LOWERED, SMALL),),
         parts=(ways.FULL_CHILD,),
     ),
     Target(
@@ -170,7 +172,7 @@ TARGETS: tuple[Target, ...] = (
             _added(recorder.RECORDED_MEMORY, recorder.UNRECORDED, 300, "the same launch without it"),
         ),
         also=(recorder.USS_TINI, recorder.USS_S6, recorder.RECORDED_DISK),
-        floor=(recorder.SYNCS,),
+        floor=(LOWERED, KEPT, recorder.SYNCS),
         parts=(recorder.RECORDED_MEMORY,),
     ),
     Target(
