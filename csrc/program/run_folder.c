@@ -64,10 +64,16 @@ void spur_folder_note(struct recorder *recorder, const char *word)
     (void)spur_record_append(recorder->started_fd, &recorder->started_end, &text);
 }
 
+/* Where pidfds have no inode, or pidfd_open is refused, start ticks alone tell it apart: the record says "-", a weaker name. */
 static int name_self(struct recorder *recorder)
 {
-    int pidfd = result_of(syscall(SPUR_SYS_PIDFD_OPEN, getpid(), 0));
-    int error = pidfd < 0 ? pidfd : spur_folder_identity(recorder, "recorder", getpid(), pidfd);
+    int pidfd = -1;
+
+    if (recorder->facilities & SPUR_FACILITY_PIDFS_INODE)
+        pidfd = result_of(syscall(SPUR_SYS_PIDFD_OPEN, getpid(), 0));
+    if (recorder->facilities & SPUR_FACILITY_PIDFS_INODE && pidfd < 0)
+        return pidfd;
+    int error = spur_folder_identity(recorder, "recorder", getpid(), pidfd);
     close_fd(&pidfd);
     return error;
 }
