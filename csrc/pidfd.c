@@ -127,13 +127,19 @@ static int fdinfo_unreaped(int pidfd)
 
 int spur_pidfd_unreaped(int pidfd, uint32_t facilities)
 {
-    if (facilities & SPUR_FACILITY_PIDFD_SEND_SIGNAL)
-        return syscall(SPUR_SYS_PIDFD_SEND_SIGNAL, pidfd, 0, NULL, 0) < 0 && errno != EPERM ? -errno : 0;
+    if (facilities & SPUR_FACILITY_PIDFD_SEND_SIGNAL) {
+        if (syscall(SPUR_SYS_PIDFD_SEND_SIGNAL, pidfd, 0, NULL, 0) == 0)
+            return 0;
+        if (errno != EPERM && errno != ENOSYS) /* another user's, or the word of a sandbox that was put on since the probe */
+            return -errno;
+    }
     if (facilities & SPUR_FACILITY_PIDFD_OPEN && facilities & SPUR_FACILITY_PIDFD_INFO)
         return info_unreaped(pidfd);
     if (facilities & SPUR_FACILITY_PIDFD_OPEN)
         return fdinfo_unreaped(pidfd);
     int state = spur_pidfd_poll_folder(pidfd);
+    if (state == -EACCES)
+        return 0; /* hidden by hidepid: after the reap the kernel says ESRCH to all */
     return state < 0 ? state : state & SPUR_PIDFD_REAPED ? -ESRCH : 0;
 }
 
