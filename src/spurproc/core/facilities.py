@@ -8,9 +8,9 @@ from dataclasses import dataclass, fields
 
 from spurproc.core._native import check, ffi, lib
 from spurproc.core.mountinfo import cgroup2_mounts, read_mountinfo
-from spurproc.errors import InvalidArgument
+from spurproc.errors import InvalidArgument, SystemCallError
 
-__all__ = ["MASK_VARIABLE", "Facilities"]
+__all__ = ["MASK_VARIABLE", "Facilities", "check_call", "vanished"]
 
 MASK_VARIABLE = "SPURPROC_MASK"
 """Environment variable: a comma-separated list of facilities to do without, as if the kernel lacked them."""
@@ -52,7 +52,7 @@ class Facilities:
     controllers: frozenset[str]
     """The controllers that cgroup2 has at its root (`cgroup.controllers`)."""
     refusals: tuple[tuple[str, str], ...]
-    """(facility, reason) of each absent facility: an errno's name, "masked", or "needs" and another."""
+    """(facility, reason) of each absent facility: "needs" and an absent one that it rests on, "masked", or an errno's name."""
 
     @classmethod
     def current(cls) -> Facilities:
@@ -80,10 +80,10 @@ class Facilities:
         mount, controllers, kill_error = _cgroup2()
         errors[lib.SPUR_FACILITY_INDEX_CGROUP_KILL] = kill_error
         reasons = {name: _errno_name(errors[index]) for index, name in enumerate(NAMES) if errors[index]}
-        reasons |= dict.fromkeys(masked, "masked")
+        reasons |= dict.fromkeys(masked, _MASKED)
         for name, needed in _NEEDS:
-            if needed in reasons:
-                reasons.setdefault(name, f"needs {needed}")
+            if needed in reasons and reasons.get(name) != _MASKED:  # whatever it said: it could not even be tried
+                reasons[name] = f"needs {needed}"
         return cls(
             **{name: name not in reasons for name in NAMES},
             cgroup2_mount=mount,
@@ -119,7 +119,37 @@ _NEEDS = (
 """(facility, what it cannot be without), each behind what it needs."""
 
 
+_MASKED = "masked"
 _PASSING = frozenset(("EMFILE", "ENFILE", "ENOMEM", "EAGAIN", "EINTR"))
+_REFUSALS = frozenset((errno.EPERM, errno.EACCES, errno.ENOSYS))
+
+
+def vanished(error: int) -> str:
+    """What errno `error` has to do with a sandbox that was put on after the first probe: a sentence for the message, or none.
+
+    Empty unless it is a refusal, and a new probe lacks what the kept one has. Such a process has no rung to stand on: what it
+    was refused is an error, never an answer.
+    """
+    if error not in _REFUSALS or _current is None:
+        return ""
+    now = Facilities.probe(os.environ.get(MASK_VARIABLE, ""))
+    lost = [name for name in NAMES if getattr(_current, name) and not getattr(now, name)] if now.settled else []
+    return (
+        f"since this process first looked, it has been refused {', '.join(lost)} (a sandbox that was put on later?)"
+        if lost
+        else ""
+    )
+
+
+def check_call(result: int, verb: str, noun: str) -> int:
+    """`check` for what rests on a facility: where that has been taken away since the probe, the message says which."""
+    why = vanished(-result)
+    try:
+        return check(result, verb, noun)
+    except SystemCallError as error:
+        if not why:
+            raise
+        raise type(error)(-result, f"{error}; {why}") from None
 
 
 def _errno_name(number: int) -> str:

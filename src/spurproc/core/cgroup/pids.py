@@ -7,10 +7,10 @@ import os
 from contextlib import suppress
 from typing import Any
 
-from spurproc.core._native import check, ffi, lib
+from spurproc.core._native import ffi, lib
 from spurproc.core.cgroup.folder import folder_inode, kernel_path, read_text
 from spurproc.core.cgroup.walk import walk
-from spurproc.core.facilities import Facilities
+from spurproc.core.facilities import Facilities, check_call
 from spurproc.core.process.identity import procfs_is_ours
 from spurproc.errors import AlreadyGone, NotPermitted, from_errno
 
@@ -124,9 +124,9 @@ def _own_cgroup_id() -> int:
         return 0
     pidfd = ffi.new("int *")
     facts: Any = ffi.new("spur_pidfd_facts_t *")
-    check(lib.spur_pidfd_open(os.getpid(), pidfd), "open", "this process")
+    check_call(lib.spur_pidfd_open(os.getpid(), pidfd), "open", "this process")
     try:
-        check(lib.spur_pidfd_info(pidfd[0], facts), "ask", "this process for its cgroup")
+        check_call(lib.spur_pidfd_info(pidfd[0], facts), "ask", "this process for its cgroup")
     finally:
         os.close(pidfd[0])
     return int(facts.cgroup_id)

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, Self
 
 from spurproc.core._native import check, ffi, lib
-from spurproc.core.facilities import Facilities
+from spurproc.core.facilities import Facilities, check_call, vanished
 from spurproc.core.observation import LIVENESS_OF_CODE, Liveness, Observation
 from spurproc.core.process.pidfd import SUBJECT, Pidfd, checked_pid, pid_behind
 from spurproc.core.vantage import Vantage, boot_id_valid
@@ -99,7 +99,7 @@ class ProcessIdentity:
         if error in (-EXDEV, -EACCES):
             reason = "/proc shows another pid namespace" if error == -EXDEV else "/proc hides it (hidepid)"
             raise IdentityUnreadable(f"cannot identify process {pid}: {reason}")
-        check(error, "identify", f"process {pid}")
+        check_call(error, "identify", f"process {pid}")
         return cls(
             pid=subject.number,
             start_ticks=subject.start_ticks,
@@ -307,5 +307,5 @@ _EVIDENCE = {
 def _observation(code: int, seen: Any) -> Observation:
     evidence, detail = _EVIDENCE[seen.evidence]
     if seen.error:
-        detail = f"{detail}: {os.strerror(seen.error)}"
+        detail = f"{detail}: {'; '.join(filter(None, (os.strerror(seen.error), vanished(seen.error))))}"
     return Observation(liveness=LIVENESS_OF_CODE[code], evidence=evidence, detail=detail)

@@ -17,13 +17,13 @@ from errno import EAGAIN, ECANCELED, ECHILD, EINVAL, ENOSYS
 from types import TracebackType
 from typing import Any, Self
 
-from spurproc.core._native import check, ffi, lib
+from spurproc.core._native import ffi, lib
 from spurproc.core.deadline import checked_seconds, deadline_after, left_s, poll_ms, shortest_s
 from spurproc.core.exit_info import ExitInfo, ExitSource, ResourceUsage
-from spurproc.core.facilities import Facilities
+from spurproc.core.facilities import Facilities, check_call, vanished
 from spurproc.core.observation import Liveness
 from spurproc.core.vantage import Vantage
-from spurproc.errors import InvalidArgument, SignalRefused, Unsupported, WaitTimeout, from_errno
+from spurproc.errors import IdentityUnreadable, InvalidArgument, SignalRefused, Unsupported, WaitTimeout, from_errno
 
 __all__ = ["REAP_GRACE_S", "SUBJECT", "Pidfd", "checked_pid", "checked_signal", "pid_behind"]
 
@@ -79,13 +79,12 @@ class Pidfd:
         ret_fd = ffi.new("int *")
         if bits & lib.SPUR_FACILITY_PIDFD_OPEN:
             error = lib.spur_pidfd_open(pid, ret_fd)
-        elif Vantage.read().procfs_is_ours:
-            error = lib.spur_pidfd_open_folder(pid, ret_fd)
         else:
-            raise Unsupported(f"cannot open {noun}: pidfd_open is refused, and /proc shows another pid namespace")
+            _refuse_foreign_procfs(noun)
+            error = lib.spur_pidfd_open_folder(pid, ret_fd)
         if error == -EINVAL:
             raise InvalidArgument(f"cannot open {noun}: a thread, not a process")
-        check(error, "open", noun)
+        check_call(error, "open", noun)
         return cls(ret_fd[0], pid, bits)
 
     @classmethod
@@ -144,9 +143,9 @@ class Pidfd:
                 raise from_errno(3, "signal", "a process that was reaped")
             raise SignalRefused(f"cannot signal process {self._pid}: it is this process, an init or out of this namespace")
         if error == -ENOSYS:
-            why = dict(Facilities.current().refusals).get("pidfd_send_signal", "refused")
+            why = dict(Facilities.current().refusals).get("pidfd_send_signal") or vanished(ENOSYS)
             raise Unsupported(f"cannot signal process {self._pid}: it needs pidfd_send_signal(2), which is refused here ({why})")
-        check(error, "signal", f"process {self._pid}")
+        check_call(error, "signal", f"process {self._pid}")
 
     def exit_info(self) -> ExitInfo:
         """What can be known now about its end; UNKNOWN while it runs. Reaps nothing and does not block."""
@@ -249,7 +248,7 @@ class Pidfd:
             error = lib.spur_pidfd_wait(self.fileno(), self._pid, keep, self._bits, waited)
         if error in (-EAGAIN, -ECHILD):
             return error
-        check(error, "wait for", f"process {self._pid}")
+        check_call(error, "wait for", f"process {self._pid}")
         usage = ResourceUsage(**{name: getattr(waited, name) for name in ResourceUsage.__slots__})
         return ExitInfo.from_wait_status(waited.status, source=ExitSource.WAITED, usage=usage)
 
@@ -316,6 +315,15 @@ def _renew_lock() -> None:
     """In a forked child the thread that held it is not there any more."""
     global _lock  # noqa: PLW0603
     _lock = _thread.RLock()
+
+
+def _refuse_foreign_procfs(noun: str) -> None:
+    try:
+        why = "" if Vantage.read().procfs_is_ours else "/proc shows another pid namespace"
+    except IdentityUnreadable as error:
+        why = str(error)
+    if why:
+        raise Unsupported(f"cannot open {noun}: pidfd_open is refused, and {why}")
 
 
 def checked_pid(pid: object) -> int:
