@@ -29,7 +29,7 @@ from spurproc.core.spawn.starting import Starting
 from spurproc.core.tree.leader import Leader
 from spurproc.core.tree.members import Containment, ProcessTree
 from spurproc.core.tree.termination import KillPlan, Proof, TerminationReport, terminate_tree
-from spurproc.errors import AlreadyGone, IdentityUnreadable, WaitTimeout
+from spurproc.errors import AlreadyGone, IdentityUnreadable, Unsupported, WaitTimeout
 
 __all__ = ["KeptJob"]
 
@@ -80,9 +80,9 @@ class KeptJob:
             raise starting.failure(SpawnStage(channel.stage), channel.error, channel.why)
 
     def _continue_keeper(self) -> None:
-        """Stopped by the job, it would neither reap nor speak."""
+        """Stopped by the job, it would neither reap nor speak. Where nobody can be signalled, it stays so, and is no proof."""
         if self._keeper is not None:
-            with suppress(AlreadyGone):
+            with suppress(AlreadyGone, Unsupported):
                 self._keeper.pidfd.send_signal(signal.SIGCONT)
 
     def _receive(self) -> RecorderChannel:
@@ -174,7 +174,7 @@ class KeptJob:
         report = None
         if self._keeper is not None and not is_closed(self._keeper.pidfd):
             report = None if self._given_up() else self.terminate(KILL_ALL, timeout_s=KILL_TIMEOUT_S)
-            with suppress(AlreadyGone):
+            with suppress(AlreadyGone, Unsupported):
                 self._keeper.pidfd.send_signal(signal.SIGKILL)
             with suppress(WaitTimeout):
                 self._keeper.pidfd.wait(KILL_TIMEOUT_S)

@@ -87,8 +87,8 @@ def spawn(plan: SpawnPlan, *, timeout_s: float | None = None) -> Spawned:
         return spawned  # noqa: TRY300 - an interrupt right here must still find who ends the job
     except SpawnError:
         raise
-    except BaseException:
-        starting.abandon()
+    except BaseException as error:
+        starting.undo(error)
         raise
 
 
@@ -119,7 +119,7 @@ def begin(
                 begun = _begin_plain(plan, fields)
     except BaseException as error:
         if begun is not None:  # KeyboardInterrupt, while what was lent went back
-            begun[0].abandon()
+            begun[0].undo(error)
         if isinstance(error, OSError) and not isinstance(error, SpurprocError):
             # Of what is made before the clone: descriptors, the sealed plan.
             raise SpawnError(error.errno or errno.EIO, SpawnStage.NONE.name, plan.argv0) from error
@@ -202,8 +202,8 @@ def _taken(plan: SpawnPlan, fields: PlanFields, result: CloneResult, *, born: bo
             if result.start_ticks
             else ProcessIdentity.of_pidfd(pidfd)
         )
-    except BaseException:
-        starting.abandon()
+    except BaseException as error:
+        starting.undo(error)
         raise
     spawned = Spawned(
         identity=identity,

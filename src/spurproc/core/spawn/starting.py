@@ -14,13 +14,14 @@ from types import TracebackType
 from typing import Self
 
 from spurproc.core.exit_info import ExitKind
+from spurproc.core.facilities import vanished
 from spurproc.core.process.pidfd import Pidfd
 from spurproc.core.spawn.exec_failure import exec_reason
 from spurproc.core.spawn.plan import SpawnPlan
 from spurproc.core.spawn.plan_layout import PlanFields
 from spurproc.core.spawn.program import PROGRAM_PATH
 from spurproc.core.spawn.stage import SpawnStage
-from spurproc.errors import AlreadyGone, InvalidArgument, NotPermitted, SpawnError, WaitTimeout
+from spurproc.errors import AlreadyGone, InvalidArgument, NotPermitted, SpawnError, Unsupported, WaitTimeout
 
 __all__ = ["Progress", "Starting", "checked_timeout", "failure", "read_progress"]
 
@@ -33,6 +34,7 @@ _NOT_NULL = frozenset(
 """At DESCRIPTORS nothing else than the null device is opened by name."""
 _POLL_LAST_S = 2_000_000.0
 """poll(2) counts milliseconds in an int; whoever waits longer waits for ever."""
+_ON_FACILITIES = frozenset((SpawnStage.CLONE, SpawnStage.DESCRIPTORS, SpawnStage.CGROUP, SpawnStage.RECORDER))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +94,8 @@ def failure(plan: SpawnPlan, fields: PlanFields, stage: SpawnStage, error: int, 
         detail = f"'/dev/null' is not the null device, character device 1:3: {os.strerror(error)}"
     elif stage is SpawnStage.PROGRAM and error and not how:
         detail = f"cannot execute {PROGRAM_PATH!r}: {os.strerror(error)}"
+    elif stage in _ON_FACILITIES and not how and (lost := vanished(error)):
+        detail = f"{os.strerror(error)}; {lost}"
     return SpawnError(error, stage.name, plan.argv0, interpreter=interpreter, detail=detail)
 
 
@@ -150,38 +154,53 @@ class Starting:
         What has been exec'd by now has started and goes on; what has not will be killed without having run an instruction of
         the job, for a stop acts before the return to user mode. signal(7)
         """
-        with contextlib.suppress(AlreadyGone, NotPermitted):
+        with contextlib.suppress(AlreadyGone, NotPermitted, Unsupported):
             self.pidfd.send_signal(signal.SIGSTOP)
         progress = read_progress(channel)
         if progress.started:
-            with contextlib.suppress(AlreadyGone, NotPermitted):
+            with contextlib.suppress(AlreadyGone, NotPermitted, Unsupported):
                 self.pidfd.send_signal(signal.SIGCONT)
         return progress
 
     def _given_up(self, progress: Progress, timeout_s: float | None) -> SpawnError:
         how = f"no answer within {timeout_s} s" if not progress.ended else self._end() if progress.error == 0 else ""
         error = errno.ETIMEDOUT if not progress.ended else progress.error
-        if not self.abandon():
-            how = f"{how}; it is another user's by now, and this one may not kill it"
+        lives_on = self.abandon(ending=progress.ended)
+        if lives_on:
+            how = "; ".join(filter(None, (how, lives_on)))
         return failure(self._plan, self._fields, progress.stage, error, how)
 
-    def abandon(self) -> bool:
+    def abandon(self, *, ending: bool = False) -> str:
         """Kill it, reap it if it is our child, and let go of everything. Waits at most a second for the kernel to end it.
 
-        False: it lives on, since a launcher that may change users may not signal them (no CAP_KILL).
+        Returns why it lives on, empty if it does not: a launcher that may change users may not signal them (no CAP_KILL), and
+        one whose sandbox refuses pidfd_send_signal(2) may signal nobody. `ending`: it ends by itself, signalled or not.
         """
-        permitted = True
+        lives_on = self._kill()
+        with contextlib.suppress(WaitTimeout):
+            self.pidfd.wait(_KILL_WAIT_S if ending or not lives_on else 0.0, reap_grace_s=0)
+            lives_on = ""
+        self.pidfd.close()
+        self.close()
+        return lives_on
+
+    def undo(self, error: BaseException) -> None:
+        """`abandon` it on account of `error`, which gets a note if it lives on."""
+        lives_on = self.abandon()
+        if lives_on:
+            error.add_note(f"{self._plan.argv0!r}, process {self.pidfd.pid}: {lives_on}")
+
+    def _kill(self) -> str:
+        """Why it could not be killed; empty if it was."""
         try:
             self.pidfd.send_signal(signal.SIGKILL)
         except AlreadyGone:
             pass
         except NotPermitted:
-            permitted = False
-        if permitted:
-            self._end()
-        self.pidfd.close()
-        self.close()
-        return permitted
+            return "it is another user's by now, and this one may not kill it"
+        except Unsupported:
+            return "it lives on, for pidfd_send_signal(2) is refused here and nothing is sent to a bare number"
+        return ""
 
     def _end(self) -> str:
         try:
