@@ -51,6 +51,9 @@ class CgroupRoot:
                 continue
             except OSError as error:
                 raise from_errno(error.errno or errno.EIO, "create", f"cgroup {path!r}") from None
+        for path in (self.supervisors, self.steps):  # what another made may be there, and not ours to use
+            if not os.access(path, os.W_OK | os.X_OK, effective_ids=True):
+                raise from_errno(errno.EACCES, "make cgroups in", repr(path))
         for path in (self.path, self.steps):
             _count_memory_below(path)
 
