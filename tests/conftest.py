@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from spurproc.core.spawn.program import program_fd
-from tests import cgroup_folder, leaks, namespace, reaper, requirements, skips
+from tests import cgroup_folder, leaks, namespace, reaper, requirements, sandbox, skips
 from tests.payload import Payload, build
 
 _LEFT_BEHIND = "the test left behind:\n  "
@@ -50,8 +50,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main() -> None:
-    """Put the reaper above us, before there is anything that a fork could harm."""
+    """Put the reaper above us, before there is anything that a fork could harm; enter the sandbox that the run is meant for."""
     reaper.split(_remove_session_folder)
+    sandbox.enter()
 
 
 def pytest_report_header() -> str:

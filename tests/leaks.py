@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests import cgroup_folder
+from tests.pidfds import open_pidfd
 from tests.reaper import children_of, reaper_pid
 
 # An orphan that has been told to end may need a moment to do so; a test cannot wait for what it holds no handle of.
@@ -105,7 +106,7 @@ def _end_orphans(before: frozenset[tuple[int, bytes]]) -> list[str]:
 
 @contextmanager
 def _held(pid: int) -> Iterator[int]:
-    pidfd = os.pidfd_open(pid)
+    pidfd = open_pidfd(pid)
     try:
         yield pidfd
     finally:

@@ -13,6 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.pidfds import open_pidfd
+
 SOURCES = Path(__file__).parent / "payload"
 # Keyed by content and kept: the runs inside a namespace find what the run outside has built.
 _BUILT = Path(__file__).parent.parent / ".cache" / "payload"
@@ -55,7 +57,7 @@ class Payload:
             os.close(ready)
             os.close(hold)
         self.pid = self._process.pid
-        self.pidfd = os.pidfd_open(self.pid)
+        self.pidfd = open_pidfd(self.pid)
 
     def wait_ready(self, count: int = 1, timeout_s: float = _TIMEOUT_S) -> bytes:
         """Wait for `count` bytes on the ready pipe (one for each process that says it) and return them."""

@@ -14,6 +14,8 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.pidfds import open_pidfd
+
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -53,7 +55,7 @@ def _prctl(option: int, argument: int) -> None:
 
 
 def _reap_until_end(runner: int) -> int:
-    pidfd = os.pidfd_open(runner)
+    pidfd = open_pidfd(runner)
     # A terminal sends these to the whole foreground group, the runner included: it decides, and its end is our end.
     for ignored in (signal.SIGINT, signal.SIGQUIT):
         signal.signal(ignored, signal.SIG_IGN)
@@ -73,7 +75,7 @@ def _end_orphans() -> None:
         while True:
             for pid in children_of(os.getpid()):
                 with contextlib.suppress(ProcessLookupError):  # our own unreaped child: the number cannot be anyone else's
-                    pidfd = os.pidfd_open(pid)
+                    pidfd = open_pidfd(pid)
                     signal.pidfd_send_signal(pidfd, signal.SIGKILL)
                     os.close(pidfd)
             os.wait()

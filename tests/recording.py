@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.rungs import environment
+
 ROOT = Path(__file__).parent.parent
 _TIMEOUT_S = 20.0
 _PR_SET_CHILD_SUBREAPER = 36
@@ -93,7 +95,7 @@ class Launcher:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=os.environ | {"SPURPROC_MASK": mask},
+            env=environment(mask),
         )
 
     def begun(self) -> None:
@@ -126,7 +128,7 @@ def read_from_new_process(folder: Path, *, remove: bool = False, mask: str = "")
         stdout=subprocess.PIPE,
         check=True,
         timeout=_TIMEOUT_S,
-        env=os.environ | {"SPURPROC_MASK": mask},
+        env=environment(mask),
     )
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from tests.payload import Payload
+from tests.pidfds import open_pidfd
 
 NOBODY = 65534
 _PTRACE_SEIZE = 0x4206
@@ -68,7 +69,7 @@ class Blocked:
         os.close(ready)
         os.close(read)
         Blocked._holds.add(self._hold)
-        self.pidfd = os.pidfd_open(self.pid)
+        self.pidfd = open_pidfd(self.pid)
 
     def release(self) -> None:
         """Let it end, and do not wait for that."""
@@ -138,7 +139,7 @@ class Foster:
     def __init__(self, payload: Callable[..., Payload], how: str, number: int) -> None:
         self._parent = payload("foster", how, str(number))
         self.pid = int(self._parent.wait_ready(8), 16)
-        self._pidfd = os.pidfd_open(self.pid)
+        self._pidfd = open_pidfd(self.pid)
 
     def end(self) -> None:
         """Let it end as its arguments say, and wait until it has; it stays a zombie."""

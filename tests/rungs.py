@@ -26,11 +26,23 @@ RUNGS = [
 """Masks. The empty one is the strongest rung that this run has."""
 
 
+def probe_again() -> Facilities:
+    """Facilities are probed once a process: in a child with a sandbox of its own, look again."""
+    facilities._current = None
+    identity.forget_reader()
+    return Facilities.current()
+
+
+def environment(mask: str = "") -> dict[str, str]:
+    """For a new process without the facilities in `mask`, and without those that the run itself masks."""
+    return os.environ | {MASK_VARIABLE: ",".join(filter(None, (mask, os.environ.get(MASK_VARIABLE, ""))))}
+
+
 @contextmanager
 def without(mask: str) -> Iterator[Facilities]:
     """This process without the facilities in `mask`, and without those that the run itself masks."""
     kept = Facilities.current()
-    facilities._current = Facilities.probe(",".join((mask, os.environ.get(MASK_VARIABLE, ""))))
+    facilities._current = Facilities.probe(environment(mask)[MASK_VARIABLE])
     identity.forget_reader()
     try:
         yield facilities._current

@@ -11,24 +11,32 @@ _SECCOMP_MODE_FILTER = 2
 _RET_ALLOW = 0x7FFF0000
 _RET_ERRNO = 0x00050000
 RET_KILL_PROCESS = 0x80000000
-_LOAD, _JUMP_EQUAL, _RETURN = 0x20, 0x15, 0x06
+_LOAD, _JUMP_EQUAL, _JUMP_SET, _RETURN = 0x20, 0x15, 0x45, 0x06
 
 
-def refuse(number: int, errno: int) -> None:
-    """From now on the system call `number` fails with `errno` in this process and its children. seccomp(2)."""
-    _install(number, _RET_ERRNO | errno)
+def refuse(number: int, errno: int, *, spared: tuple[int, int] | None = None) -> None:
+    """From now on the system call `number` fails with `errno` in this process and its children. seccomp(2).
+
+    `spared`: (place of an argument, a bit): with that bit set there it is allowed.
+    """
+    _install(filter_program(number, _RET_ERRNO | errno, spared=spared))
 
 
 def kill_on(number: int) -> None:
     """From now on the system call `number` ends its caller with SIGSYS."""
-    _install(number, RET_KILL_PROCESS)
+    _install(filter_program(number, RET_KILL_PROCESS))
 
 
-def filter_program(number: int, action: int) -> tuple[bytes, ctypes.Array[ctypes.c_char]]:
+def filter_program(
+    number: int, action: int, *, spared: tuple[int, int] | None = None
+) -> tuple[bytes, ctypes.Array[ctypes.c_char]]:
     """(struct sock_fprog, the memory that it points to): `action` for the system call `number`, all others allowed."""
+    place, bit = spared or (0, 0)
+    look = ((_LOAD, 0, 0, 16 + 8 * place), (_JUMP_SET, 1, 0, bit)) if spared else ()  # the low half of an argument
     instructions = (
         (_LOAD, 0, 0, 0),  # struct seccomp_data begins with the number
-        (_JUMP_EQUAL, 0, 1, number),
+        (_JUMP_EQUAL, 0, 1 + len(look), number),
+        *look,
         (_RETURN, 0, 0, action),
         (_RETURN, 0, 0, _RET_ALLOW),
     )
@@ -37,9 +45,12 @@ def filter_program(number: int, action: int) -> tuple[bytes, ctypes.Array[ctypes
     return struct.pack("@HP", len(instructions), ctypes.addressof(buffer)), buffer
 
 
-def _install(number: int, action: int) -> None:
-    program, _code = filter_program(number, action)
+def _install(built: tuple[bytes, ctypes.Array[ctypes.c_char]]) -> None:
+    """Without no_new_privs where CAP_SYS_ADMIN allows it: a job in a sandbox can still change users by a setuid program."""
+    program, _code = built
     libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, program, 0, 0) == 0:
+        return
     for arguments in ((_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), (_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, program, 0, 0)):
         if libc.prctl(*arguments) != 0:
             raise OSError(ctypes.get_errno(), "cannot install a seccomp filter")

@@ -59,13 +59,13 @@ def output_of(argv: list[str | bytes | Path], **fields: Any) -> tuple[bytes, Exi
     return data, wait_end(spawned)
 
 
-def read_to_end(fd: int) -> bytes:
-    """Until EOF; TimeoutError if nothing comes for long."""
+def read_to_end(fd: int, timeout_s: float = _TIMEOUT_S) -> bytes:
+    """Until EOF; TimeoutError if nothing comes for so long."""
     data = b""
     poller = select.poll()
     poller.register(fd, select.POLLIN)
     while True:
-        if not poller.poll(_TIMEOUT_S * 1000):
+        if not poller.poll(timeout_s * 1000):
             raise TimeoutError(f"nothing more came after {data!r}")
         chunk = os.read(fd, 65536)
         if not chunk:
@@ -73,7 +73,7 @@ def read_to_end(fd: int) -> bytes:
         data += chunk
 
 
-def in_child(body: Callable[[], None]) -> None:
+def in_child(body: Callable[[], None], timeout_s: float = _TIMEOUT_S) -> None:
     """Run `body` in a forked child of its own, which may change its credentials, limits and descriptors; raise what it raised."""
     read_fd, write_fd = os.pipe()
     high = fcntl.fcntl(write_fd, fcntl.F_DUPFD_CLOEXEC, 500)
@@ -87,7 +87,7 @@ def in_child(body: Callable[[], None]) -> None:
         finally:
             os._exit(0)
     os.close(high)
-    problem = read_to_end(read_fd)
+    problem = read_to_end(read_fd, timeout_s)
     os.close(read_fd)
     status = os.waitpid(pid, 0)[1]
     if problem or status:

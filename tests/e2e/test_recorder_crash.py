@@ -20,6 +20,7 @@ from spurproc.core.recorded.waiting import wait_steps
 from spurproc.core.recorded.watch import wait_for
 from spurproc.core.tree.termination import KillPlan
 from spurproc.errors import Busy, WaitTimeout
+from tests.pidfds import open_pidfd
 from tests.recording import Launcher, adopting, build_failpoint, read_from_new_process
 
 CONTAINMENTS = [pytest.param("cgroup", marks=pytest.mark.needs_cgroup_v2), "descendants"]
@@ -62,7 +63,7 @@ def stopped_at(point: str, tmp_path: Path, containment: str, argv: list[str]) ->
         launcher.begun()
         stop = os.waitid(os.P_ALL, 0, os.WSTOPPED)
         assert stop is not None
-        pidfd = os.pidfd_open(stop.si_pid)
+        pidfd = open_pidfd(stop.si_pid)
         try:
             yield Crash(tmp_path / "run", launcher, pidfd)
         finally:

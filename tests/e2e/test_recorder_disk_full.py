@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from spurproc.core.facilities import MASK_VARIABLE
 from spurproc.core.process.pidfd import REAP_GRACE_S
+from tests.rungs import environment
 
 pytestmark = pytest.mark.needs_root
 
@@ -55,7 +55,7 @@ def on_a_small_disk(tmp_path: Path, what: str) -> dict[str, object]:
     (tmp_path / "disk").mkdir()
     os.mkfifo(tmp_path / "fifo")
     command = ["unshare", "--mount", sys.executable, "-c", _SCRIPT, str(tmp_path / "disk"), str(tmp_path / "fifo"), what]
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, env=os.environ | {MASK_VARIABLE: "pidfd_exit_info"})
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, env=environment("pidfd_exit_info"))
     answer: dict[str, object] = json.loads(done.stdout)
     return answer
 

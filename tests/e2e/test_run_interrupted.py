@@ -83,7 +83,7 @@ def test_an_interrupt_at_any_moment_leaves_nobody(monkeypatch: pytest.MonkeyPatc
         if containment is Containment.CGROUP:
             no_child_is_left()
 
-    in_child(body)
+    in_child(body, timeout_s=120)
 
 
 MODULES = pytest.mark.parametrize(

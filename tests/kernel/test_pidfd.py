@@ -17,6 +17,7 @@ from spurproc.core.process import pidfd as pidfd_module
 from spurproc.core.process.pidfd import Pidfd
 from spurproc.errors import AlreadyGone, InvalidArgument, NotPermitted, SignalRefused, Unsupported
 from tests.payload import Payload
+from tests.pidfds import SPARED_FLAGS, open_pidfd
 from tests.relatives import NOBODY, Blocked, in_fork
 from tests.rungs import RUNGS, without
 from tests.trees import released
@@ -139,7 +140,7 @@ def test_what_is_another_processes_is_not_taken(rung: Facilities) -> None:
         for fd, number in ((read, process.pid), (process.pidfd, os.getpid()), (-1, process.pid), (True, 1), ("0", 1), (2**40, 1)):
             with pytest.raises(InvalidArgument, match="cannot take descriptor"):
                 Pidfd.take_fd(fd, number)  # type: ignore[arg-type]  # wrong on purpose
-        own = os.pidfd_open(os.getpid())
+        own = open_pidfd(os.getpid())
         with pytest.raises(InvalidArgument, match=f"it holds process {os.getpid()}, not {process.pid}"):
             Pidfd.take_fd(own, process.pid)
         os.close(own)
@@ -149,7 +150,7 @@ def test_what_is_another_processes_is_not_taken(rung: Facilities) -> None:
 @pytest.mark.needs_kernel(6, 9)
 def test_pidfd_of_a_thread_is_not_taken(rung: Facilities) -> None:
     """It ends with the thread, while the process may live on."""
-    fd = os.pidfd_open(os.getpid(), os.O_EXCL)
+    fd = os.pidfd_open(os.getpid(), os.O_EXCL | SPARED_FLAGS)
     with pytest.raises(InvalidArgument, match="the pidfd of a thread"):
         Pidfd.take_fd(fd)
     os.close(fd)

@@ -22,14 +22,13 @@ from typing import Any
 
 import pytest
 
-from spurproc.core import facilities
 from spurproc.core.facilities import Facilities
-from spurproc.core.process import identity
 from spurproc.core.process.identity import reader
 from spurproc.core.spawn.environment import env_entries
 from spurproc.core.spawn.spawn import SpawnPlan, spawn
 from spurproc.errors import SpawnError
 from tests import seccomp
+from tests.rungs import probe_again
 from tests.spawning import DETACH, DETACHED, PYTHON, ROUTES, THROUGH_PROGRAM, in_child, no_child_is_left, output_of, wait_end
 
 _CLONE3, _CLOSE_RANGE = 435, 436
@@ -39,12 +38,6 @@ _SYS_UMASK = {"x86_64": 95, "aarch64": 166}[os.uname().machine]
 _SYS_RT_SIGACTION = {"x86_64": 13, "aarch64": 134}[os.uname().machine]
 _HEAP_BYTES = 2 << 30
 _PAGE_BYTES = 4096
-
-
-def probe_again() -> None:
-    """Facilities are probed once a process: in a child with a sandbox of its own, look again."""
-    facilities._current = None
-    identity.forget_reader()
 
 
 def median_s(turns: int) -> float:
@@ -290,7 +283,7 @@ def test_signals_turned_off_in_the_launcher() -> None:
         for fields in ROUTES:
             spawned = spawn(SpawnPlan(argv=["/bin/sleep", "60"], **fields))
             assert spawned.identity.pid > 0
-            spawned.pidfd.send_signal(signal.SIGTERM)
+            signal.pidfd_send_signal(spawned.pidfd.fileno(), signal.SIGTERM)
             info = wait_end(spawned)
             assert info.signal == signal.SIGTERM or info.kind.value == "unknown"
             with pytest.raises(OSError, match="EXEC"):

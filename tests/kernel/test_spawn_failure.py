@@ -229,7 +229,7 @@ def test_cgroup_that_was_killed_once(cgroup_root: Path, *, detach: bool) -> None
         (cgroup_root / "job" / "cgroup.kill").write_text("1")
         spawned = spawn(SpawnPlan(argv=["/bin/sleep", "60"], cgroup=cgroup, detach=detach))
         members = cgroup.pids()
-        spawned.pidfd.send_signal(signal.SIGKILL)
+        signal.pidfd_send_signal(spawned.pidfd.fileno(), signal.SIGKILL)
         assert (wait_end(spawned).signal, spawned.pid in members) == (9, True)
 
 

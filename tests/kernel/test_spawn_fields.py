@@ -339,6 +339,7 @@ def test_passed_descriptors_keep_their_numbers() -> None:
 
 
 @pytest.mark.needs_root
+@pytest.mark.needs_facility("pidfd_send_signal")
 @pytest.mark.own_pid_namespace
 def test_target_user_that_stops_everything_cannot_stop_the_launcher() -> None:
     """`kill -STOP -1` as the user, from before our spawn until after it: a setuid in shared memory would let it reach us."""

@@ -61,6 +61,7 @@ def interrupted_spawn(plan: SpawnPlan, moment: int) -> int:
     return interrupter.seen
 
 
+@pytest.mark.needs_facility("pidfd_send_signal")
 @pytest.mark.parametrize("fields", [{}, {"cwd": "/"}], ids=["plain", "program"])
 def test_an_interrupt_leaves_nothing(fields: dict[str, Any]) -> None:
     """At moments spread over the whole of it."""

@@ -19,6 +19,7 @@ from spurproc.core.spawn.clone_call import CloneRequest, CloneResult, clone
 from spurproc.core.spawn.spawn import SpawnPlan, begin, spawn
 from spurproc.core.spawn.starting import read_progress
 from spurproc.errors import SpawnError
+from tests.pidfds import open_pidfd
 from tests.spawning import DETACH, ROUTES, in_child, no_child_is_left, status_fields, wait_end
 from tests.syscall_watch import held_at, number
 
@@ -29,7 +30,7 @@ BOTH_ROUTES = pytest.mark.parametrize("fields", ROUTES, ids=["plain", "program"]
 
 
 def _send(pid: int, sig: int) -> None:
-    pidfd = os.pidfd_open(pid)
+    pidfd = open_pidfd(pid)
     try:
         signal.pidfd_send_signal(pidfd, sig)
     finally:
@@ -58,6 +59,7 @@ def test_no_handler_of_the_launcher_runs_in_its_child(fields: dict[str, Any]) ->
     in_child(body)
 
 
+@pytest.mark.needs_facility("pidfd_send_signal")
 @BOTH_ROUTES
 @DETACH
 def test_interrupt_while_the_launcher_sleeps(fields: dict[str, Any], *, detach: bool) -> None:
@@ -131,6 +133,7 @@ def test_target_user_cannot_reach_the_child_while_the_launcher_sleeps() -> None:
 
 
 @pytest.mark.needs_root
+@pytest.mark.needs_facility("pidfd_send_signal")
 @DETACH
 def test_target_user_that_stops_the_child_at_a_stage(tmp_path: Path, *, detach: bool) -> None:
     """It may: the process is its own by then. The launcher goes on, meets its deadline, and leaves nothing."""

@@ -19,6 +19,7 @@ from tests import capabilities
 from tests.spawning import DETACH, in_child, no_child_is_left, wait_end
 
 
+@pytest.mark.needs_facility("pidfd_send_signal")
 @DETACH
 def test_fifo_as_stdout_blocks_the_job_and_not_the_caller(tmp_path: Path, *, detach: bool) -> None:
     """`begin` returns; `confirm` gives up at its deadline, names the stage and leaves nothing."""
@@ -39,6 +40,7 @@ def test_deadline_holds_for_a_plain_plan_too() -> None:
     assert wait_end(spawn(SpawnPlan(argv=["/bin/true"]), timeout_s=5)).succeeded
 
 
+@pytest.mark.needs_facility("pidfd_send_signal")
 def test_interrupted_wait_leaves_nothing(tmp_path: Path) -> None:
     """KeyboardInterrupt while the job is on its way: it is killed and reaped."""
     os.mkfifo(tmp_path / "fifo")
@@ -75,7 +77,7 @@ def test_killed_at_the_gate_is_not_started(*, detach: bool) -> None:
     assert begun.channel is not None
     while read_progress(begun.channel).stage is not SpawnStage.GATE:
         os.sched_yield()
-    spawned.pidfd.send_signal(signal.SIGKILL)
+    signal.pidfd_send_signal(spawned.pidfd.fileno(), signal.SIGKILL)
     with pytest.raises(SpawnError) as caught:
         begun.confirm(5)
     assert (caught.value.errno, caught.value.stage) == (0, "GATE")
@@ -126,6 +128,7 @@ def test_what_was_exec_d_at_the_last_moment_has_started(monkeypatch: pytest.Monk
 
 
 @pytest.mark.needs_root
+@pytest.mark.needs_facility("pidfd_send_signal")
 def test_launcher_that_may_not_kill_what_it_started(tmp_path: Path) -> None:
     """CAP_SETUID without CAP_KILL: the deadline holds, and the error says that it lives on."""
     for folder in (tmp_path, *list(tmp_path.parents)[:-2]):

@@ -28,7 +28,7 @@ from spurproc.core.cgroup.step import keep_step, make_step
 step = make_step(CgroupRoot(path=sys.argv[1]), "left")
 if sys.argv[2] == "kept":
     keep_step(step)
-signal.pidfd_send_signal(os.pidfd_open(os.getpid()), signal.SIGKILL)
+signal.raise_signal(signal.SIGKILL)
 """
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from spurproc.core.cgroup.cgroup import Cgroup
 from spurproc.core.exit_info import ExitKind
-from spurproc.core.facilities import MASK_VARIABLE, Facilities
+from spurproc.core.facilities import Facilities
 from spurproc.core.observation import Liveness
 from spurproc.core.process.identity import ProcessIdentity, forget_reader
 from spurproc.core.process.pidfd import Pidfd
@@ -28,7 +28,7 @@ from spurproc.core.vantage import Vantage
 from spurproc.errors import AlreadyGone, IdentityUnreadable, NotPermitted, Unsupported
 from tests.payload import Payload
 from tests.relatives import NOBODY, Blocked, in_fork, reborn
-from tests.rungs import RUNGS, without
+from tests.rungs import RUNGS, environment, without
 
 ALIVE, GONE, UNKNOWN = Liveness.ALIVE, Liveness.GONE, Liveness.UNKNOWN
 _TIMEOUT_S = 30
@@ -63,11 +63,9 @@ def rung(request: pytest.FixtureRequest) -> Iterator[Facilities]:
 def _elsewhere(where: list[str], program: str, *arguments: str, mask: str = "", fd: int | None = None) -> str:
     """What `program` prints when it runs under unshare(1) with the options `where`."""
     command = ["unshare", *where, "--fork", "--kill-child=SIGKILL", sys.executable, "-c", program, *arguments]
-    masks = ",".join(filter(None, (mask, os.environ.get(MASK_VARIABLE, ""))))
-    environment = {**os.environ, MASK_VARIABLE: masks}
     kept = () if fd is None else (fd,)
     done = subprocess.run(
-        command, check=True, stdout=subprocess.PIPE, text=True, timeout=_TIMEOUT_S, env=environment, pass_fds=kept
+        command, check=True, stdout=subprocess.PIPE, text=True, timeout=_TIMEOUT_S, env=environment(mask), pass_fds=kept
     )
     return done.stdout.strip()
 
@@ -200,9 +198,18 @@ def test_without_a_proc_that_shows_us_nothing_is_gone(cgroup_root: Path, payload
     identity = ProcessIdentity.of(leader.pid)
 
     def ask() -> list[object]:
-        _take_proc_away(how)
-        forget_reader()
-        with Cgroup.open(cgroup_root) as cgroup, Pidfd.open(leader.pid) as pidfd:
+        with Pidfd.open(leader.pid) as before:
+            _take_proc_away(how)
+            forget_reader()
+            if Facilities.current().pidfd_open:
+                with Pidfd.open(leader.pid) as pidfd:
+                    return asked(pidfd)
+            with pytest.raises(Unsupported, match="pidfd_open is refused, and"):
+                Pidfd.open(leader.pid)
+            return asked(before)
+
+    def asked(pidfd: Pidfd) -> list[object]:
+        with Cgroup.open(cgroup_root) as cgroup:
             told = [found.value for found in liveness_many([identity, pidfd, cgroup])]
             tree = ProcessTree(leader=Leader(identity=identity, pidfd=pidfd), cgroup=cgroup)
             alone = terminate_tree(ProcessTree(leader=Leader(identity=identity)), KillPlan(steps=((signal.SIGKILL, None),)))

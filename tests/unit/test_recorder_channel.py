@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from spurproc.core._native import lib
 from spurproc.core.recorded.channel import RecorderChannel
+from tests.pidfds import open_pidfd
 
 USAGE = b"spurproc-usage 1 ".ljust(256, b"\0")
 
@@ -82,7 +83,7 @@ def test_the_leaders_pidfd_comes_along() -> None:
     """Close-on-exec, taken once, and closed with the channel if nobody takes it."""
     ours, theirs = socketpair()
     channel = RecorderChannel(ours)
-    pidfd = os.pidfd_open(os.getpid())
+    pidfd = open_pidfd(os.getpid())
     theirs.sendmsg([record(lib.SPUR_REPORT_LEADER, os.getpid())], [(SOL_SOCKET, SCM_RIGHTS, struct.pack("i", pidfd))])
     os.close(pidfd)
     channel.receive()
