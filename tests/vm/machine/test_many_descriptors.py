@@ -12,8 +12,8 @@ import pytest
 
 from spurproc.core.facilities import Facilities
 from tests import seccomp
-from tests.kernel.test_spawn_conditions import probe_again
 from tests.pace import at_this_pace
+from tests.rungs import probe_again
 from tests.spawning import DETACHED, ROUTES, in_child, output_of
 
 _NR_OPEN = Path("/proc/sys/fs/nr_open")

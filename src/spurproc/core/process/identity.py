@@ -13,7 +13,7 @@ from errno import EACCES, EINVAL, EXDEV
 from functools import lru_cache
 from typing import Any, Self
 
-from spurproc.core._native import check, ffi, lib
+from spurproc.core._native import ffi, lib
 from spurproc.core.facilities import Facilities, check_call, vanished
 from spurproc.core.observation import LIVENESS_OF_CODE, Liveness, Observation
 from spurproc.core.process.pidfd import SUBJECT, Pidfd, checked_pid, pid_behind

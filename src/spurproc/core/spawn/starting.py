@@ -90,12 +90,12 @@ def failure(plan: SpawnPlan, fields: PlanFields, stage: SpawnStage, error: int, 
         detail, interpreter = exec_reason(error, fields.candidates, fields.cwd or b"")
     elif path is not None:
         detail = f"{how or os.strerror(error)}: {os.fsdecode(path)!r}"
+    elif stage in _ON_FACILITIES and not how and (lost := vanished(error)):
+        detail = f"{os.strerror(error)}; {lost}"
     elif stage is SpawnStage.DESCRIPTORS and error in _NOT_NULL and None in plan.stdio:
         detail = f"'/dev/null' is not the null device, character device 1:3: {os.strerror(error)}"
     elif stage is SpawnStage.PROGRAM and error and not how:
         detail = f"cannot execute {PROGRAM_PATH!r}: {os.strerror(error)}"
-    elif stage in _ON_FACILITIES and not how and (lost := vanished(error)):
-        detail = f"{os.strerror(error)}; {lost}"
     return SpawnError(error, stage.name, plan.argv0, interpreter=interpreter, detail=detail)
 
 
