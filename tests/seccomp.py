@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from collections.abc import Sequence
 
 _PR_SET_NO_NEW_PRIVS = 38
 _PR_SET_SECCOMP = 22
@@ -19,23 +20,24 @@ def refuse(number: int, errno: int, *, spared: tuple[int, int] | None = None) ->
 
     `spared`: (place of an argument, a bit): with that bit set there it is allowed.
     """
-    _install(filter_program(number, _RET_ERRNO | errno, spared=spared))
+    _install(filter_program([number], _RET_ERRNO | errno, spared=spared))
 
 
 def kill_on(number: int) -> None:
     """From now on the system call `number` ends its caller with SIGSYS."""
-    _install(filter_program(number, RET_KILL_PROCESS))
+    _install(filter_program([number], RET_KILL_PROCESS))
 
 
 def filter_program(
-    number: int, action: int, *, spared: tuple[int, int] | None = None
+    numbers: Sequence[int], action: int, *, spared: tuple[int, int] | None = None
 ) -> tuple[bytes, ctypes.Array[ctypes.c_char]]:
-    """(struct sock_fprog, the memory that it points to): `action` for the system call `number`, all others allowed."""
+    """(struct sock_fprog, the memory that it points to): `action` for the system calls `numbers`, all others allowed."""
     place, bit = spared or (0, 0)
     look = ((_LOAD, 0, 0, 16 + 8 * place), (_JUMP_SET, 1, 0, bit)) if spared else ()  # the low half of an argument
     instructions = (
         (_LOAD, 0, 0, 0),  # struct seccomp_data begins with the number
-        (_JUMP_EQUAL, 0, 1 + len(look), number),
+        *((_JUMP_EQUAL, len(numbers) - place, 0, number) for place, number in enumerate(numbers)),
+        (_RETURN, 0, 0, _RET_ALLOW),
         *look,
         (_RETURN, 0, 0, action),
         (_RETURN, 0, 0, _RET_ALLOW),

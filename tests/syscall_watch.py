@@ -12,11 +12,18 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from tests.seccomp import filter_program
 
 _MACHINE = os.uname().machine
 NUMBERS = {
+    "fdatasync": {"x86_64": 75, "aarch64": 83},
+    "fsync": {"x86_64": 74, "aarch64": 82},
+    "ftruncate": {"x86_64": 77, "aarch64": 46},
+    "pwrite64": {"x86_64": 18, "aarch64": 68},
+    "renameat": {"x86_64": 264, "aarch64": 38},
+    "waitid": {"x86_64": 247, "aarch64": 95},
     "rt_sigaction": {"x86_64": 13, "aarch64": 134},
     "execveat": {"x86_64": 322, "aarch64": 281},
     "seccomp": {"x86_64": 317, "aarch64": 277},
@@ -86,8 +93,44 @@ def _pass_all(listener: int) -> None:
             return
 
 
-def _install(call: int) -> int:
-    program, code = filter_program(call, _RET_USER_NOTIF)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One system call: who made it, its name, its arguments as numbers."""
+
+    pid: int
+    name: str
+    arguments: tuple[int, ...]
+
+
+def watched(*names: str) -> list[Call]:
+    """From now on every call of these names by this thread and its children is noted in the list, in order, and goes on.
+
+    For the rest of a fork: its processes must have ended before it does.
+    """
+    listener: list[int] = []
+    ready, calls = threading.Event(), list[Call]()
+    threading.Thread(target=_note, args=(listener, ready, calls), daemon=True).start()  # before the filter
+    listener.append(_install(*map(number, names)))
+    ready.set()
+    return calls
+
+
+def _note(listener: list[int], ready: threading.Event, calls: list[Call]) -> None:
+    ready.wait()
+    names = {numbers[_MACHINE]: name for name, numbers in NUMBERS.items()}
+    while True:
+        notice = bytearray(_NOTICE.size)
+        try:
+            fcntl.ioctl(listener[0], _RECEIVE, notice)
+            identifier, pid, _, called, _, _, *arguments = _NOTICE.unpack(notice)
+            calls.append(Call(pid=pid, name=names[called], arguments=tuple(arguments)))
+            fcntl.ioctl(listener[0], _SEND, _ANSWER.pack(identifier, 0, 0, _CONTINUE))
+        except OSError:
+            return
+
+
+def _install(*calls: int) -> int:
+    program, code = filter_program(calls, _RET_USER_NOTIF)
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     fd: int = libc.syscall(number("seccomp"), _SET_MODE_FILTER, _NEW_LISTENER, program)
