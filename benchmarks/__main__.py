@@ -17,6 +17,7 @@ from benchmarks.measure import Figure
 from benchmarks.report import document, table
 from benchmarks.results import Results
 from benchmarks.scale import FULL, QUICK, Scale
+from benchmarks.verdict import summary
 
 NOUNS = ("liveness", "tree", "spawn", "exit", "import", "recorder", "run")
 DOCUMENT = HERE.parent / "docs" / "benchmarks.md"
@@ -60,7 +61,7 @@ def run(nouns: list[str], scale: Scale) -> Results:
             benches[noun] = {figure.name: figure for figure in measure(scale)}
             print(f"bench_{noun}: {time.monotonic() - begun:.0f} s", file=sys.stderr)
     facts["load_after"] = load_average()
-    return Results(machine=facts, scale=asdict(scale), questions=questions, benches=benches)
+    return Results(machine=facts, scale=asdict(scale), questions=questions, targets=summary(benches), benches=benches)
 
 
 def _default_path(results: Results, nouns: list[str]) -> Path:

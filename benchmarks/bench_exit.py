@@ -19,7 +19,7 @@ import psutil
 from benchmarks.bare import function, program
 from benchmarks.measure import Contender, Figure, absent, interleave, once_us
 from benchmarks.parts import part
-from benchmarks.peers import pidfd_package
+from benchmarks.peers import lacking, pidfd_package
 from benchmarks.scale import Scale
 from spurproc.core.process.pidfd import Pidfd
 
@@ -54,12 +54,17 @@ def measure(scale: Scale) -> list[Figure]:
         WAIT: _wait,
         WAIT_ASYNC: _wait_async,
         BARE_POLL: partial(_bare, "bare_poll_end"),
-        BARE_LEARN: partial(_bare, "bare_learn_end"),
         PSUTIL: _psutil,
     }
-    missing = [] if pidfd_package() else [absent(PACKAGE, "us", "not installed")]
-    if not missing:
+    missing = []
+    if why := lacking("pidfd_exit_info"):
+        missing.append(absent(BARE_LEARN, "us", why))
+    else:
+        ways[BARE_LEARN] = partial(_bare, "bare_learn_end")
+    if pidfd_package():
         ways[PACKAGE] = _package
+    else:
+        missing.append(absent(PACKAGE, "us", "not installed"))
     with _mortal() as mortal:
         contenders = [Contender(name=name, unit="us", take=partial(mortal.latencies_us, wait)) for name, wait in ways.items()]
         figures = interleave(contenders, scale.fewer(2), scale.warm_up)

@@ -15,7 +15,7 @@ from benchmarks.cgroup_home import NONE_HERE
 from benchmarks.measure import Contender, Figure, absent, calls_ns, interleave, loops_ns
 from benchmarks.members import Tree, many, tree
 from benchmarks.parts import part
-from benchmarks.peers import pidfd_package
+from benchmarks.peers import lacking, pidfd_package
 from benchmarks.scale import Scale
 from spurproc.core._native import lib
 from spurproc.core.cgroup.cgroup import Cgroup
@@ -39,6 +39,7 @@ PACKAGE = "pidfd package and select.poll"
 CORE = part(HELD, "the C core's own call, from Python")
 EMPTY = part(HELD, "a Python method that does nothing")
 
+_BY_INODE = ("pidfs_inode", "pidfs_handle")
 _DEAR = 20
 """How many times fewer turns for what takes longer."""
 
@@ -54,8 +55,11 @@ def measure(scale: Scale) -> list[Figure]:
 
 
 def _missing(cgroups: list[Cgroup]) -> list[Figure]:
-    missing = [] if cgroups else [absent(name, "ns", NONE_HERE) for name in (MANY_CGROUPS, BARE_CGROUPS)]
-    return missing if pidfd_package() else [*missing, absent(PACKAGE, "ns", "not installed")]
+    reasons = {name: NONE_HERE for name in (MANY_CGROUPS, BARE_CGROUPS) if not cgroups}
+    reasons |= {name: lacking(*_BY_INODE) for name in (BARE_STORED, BARE_IDENTITIES) if lacking(*_BY_INODE)}
+    if not pidfd_package():
+        reasons[PACKAGE] = "not installed"
+    return [absent(name, "ns", why) for name, why in reasons.items()]
 
 
 def _loops(name: str, ask: Callable[[], object], turns: int, loops: int, each: int = 1) -> Contender:
@@ -75,7 +79,7 @@ def _singles(target: Tree, scale: Scale) -> list[Contender]:
         _loops(HELD, pidfd.liveness, turns, loops),
         _calls(BARE_HELD, lambda: bare(pidfd.fileno(), turns), loops),
         _loops(STORED, identity.liveness, turns, loops),
-        _calls(BARE_STORED, _bare_identities([identity], turns), loops),
+        *_bare_identities(BARE_STORED, [identity], turns, loops),
         _loops(PSUTIL, psutil.Process(target.leader).is_running, turns // _DEAR, loops),
         _loops(CORE, partial(lib.spur_pidfd_poll, pidfd.fileno()), turns, loops),
         _loops(EMPTY, _Empty().ask, turns, loops),
@@ -101,7 +105,7 @@ def _many(spawned: list[Spawned], scale: Scale) -> list[Contender]:
     count, loops = len(spawned), scale.loops
     return [
         _loops(MANY_IDENTITIES, partial(liveness_many, identities), 1, loops, count),
-        _calls(BARE_IDENTITIES, _bare_identities(identities, 1), loops),
+        *_bare_identities(BARE_IDENTITIES, identities, 1, loops),
         _loops(MANY_PIDFDS, partial(liveness_many, pidfds), 1, loops, count),
         _loops("psutil is_running of each", lambda: [peer.is_running() for peer in peers], 1, 1, count),
     ]
@@ -119,7 +123,9 @@ def _many_cgroups(cgroups: list[Cgroup], scale: Scale) -> list[Contender]:
     ]
 
 
-def _bare_identities(identities: list[ProcessIdentity], turns: int) -> Callable[[], float]:
+def _bare_identities(name: str, identities: list[ProcessIdentity], turns: int, loops: int) -> list[Contender]:
+    if lacking(*_BY_INODE):
+        return []
     bare = function("liveness", "bare_identities", ctypes.POINTER(ctypes.c_uint64), ctypes.c_long, ctypes.c_long)
     inodes = (ctypes.c_uint64 * len(identities))(*[identity.pidfs_inode or 0 for identity in identities])
-    return lambda: bare(inodes, len(identities), turns)
+    return [_calls(name, lambda: bare(inodes, len(identities), turns), loops)]

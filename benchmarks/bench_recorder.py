@@ -58,7 +58,7 @@ def measure(scale: Scale) -> list[Figure]:
     what the disk takes.
     """
     with ExitStack() as stack:
-        disk = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=HERE, prefix=".recorder-")))
+        disk = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=_disk(), prefix=".recorder-")))
         figures = _sizes(scale.jobs, disk)
         cgroup = stack.enter_context(fresh_cgroup("recorder"))
         if cgroup is None:
@@ -81,6 +81,11 @@ def measure(scale: Scale) -> list[Figure]:
         else:
             figures.append(absent(RECORDED_MEMORY, "us", f"no tmpfs at {_MEMORY}"))
         return figures + interleave(contenders, scale.rounds, scale.warm_up)
+
+
+def _disk() -> Path:
+    """Where the sources are: /tmp may be in memory."""
+    return HERE if os.access(HERE, os.W_OK) else Path(tempfile.gettempdir())
 
 
 def _sizes(jobs: int, folder: Path) -> list[Figure]:

@@ -13,7 +13,7 @@ from benchmarks.bare import function
 from benchmarks.cgroup_home import NONE_HERE, fresh_cgroup
 from benchmarks.measure import Contender, Figure, Start, absent, each_us, interleave
 from benchmarks.members import Tree, tree
-from benchmarks.peers import pidfd_package
+from benchmarks.peers import lacking, pidfd_package
 from benchmarks.scale import Scale
 from spurproc.core.cgroup.cgroup import Cgroup
 from spurproc.core.process.identity import ProcessIdentity
@@ -31,6 +31,7 @@ PACKAGE = "pidfd package over cgroup.procs"
 
 _TERM = int(signal.SIGTERM)
 _SIGNALS = {ASK: 0, IGNORED: _TERM, HANDLED: _TERM}
+_GUARDS = ("pidfd_info", "pidfs_inode")
 _TIMES = 3
 
 
@@ -56,6 +57,8 @@ def measure(scale: Scale) -> list[Figure]:
                 figures += interleave(contenders, scale.fewer(4), scale.warm_up)
     if not pidfd_package():
         figures += [absent(named(PACKAGE, asked), "us", "not installed") for asked in _SIGNALS]
+    if lacking(*_GUARDS):
+        figures += [absent(named(BARE, asked), "us", lacking(*_GUARDS)) for asked in _SIGNALS]
     return figures
 
 
@@ -68,9 +71,10 @@ def _ways(members: Tree, cgroup: Cgroup, asked: str) -> list[Contender]:
     package = _timed(partial(_package, f"{cgroup.path}/cgroup.procs", number), clear)
     ways = [
         Contender(name=named(OURS, asked), unit="us", take=lambda: each_us(ours, _TIMES)),
-        Contender(name=named(BARE, asked), unit="us", take=lambda: _bare(cgroup, number, members.count, clear)),
         Contender(name=named(PSUTIL, asked), unit="us", take=lambda: each_us(theirs, 1, untimed=0)),
     ]
+    if not lacking(*_GUARDS):
+        ways.append(Contender(name=named(BARE, asked), unit="us", take=lambda: _bare(cgroup, number, members.count, clear)))
     if pidfd_package():
         ways.append(Contender(name=named(PACKAGE, asked), unit="us", take=lambda: each_us(package, 1)))
     return ways

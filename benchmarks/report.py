@@ -133,7 +133,8 @@ Made by `make bench` from the raw results in `{source}`; do not edit. Figures of
 | load average | {facts["load_before"]} before, {facts["load_after"]} after |
 
 In each round every contender runs once, in turn, in the same process tree. A ratio is the median of the rounds' own ratios, so
-it can differ a little from that of the medians. "Bare C" makes the same system calls and nothing else: `benchmarks/*.c`."""
+it can differ a little from that of the medians. The p99 of fewer than a hundred values is the largest. "Bare C" makes the same
+system calls and nothing else, from `benchmarks/*.c`, in the same process."""
 
 
 def document(results: Results, source: str) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from benchmarks.measure import Figure
-from benchmarks.targets import Bound, Relation, Target
+from benchmarks.targets import TARGETS, Bound, Relation, Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +48,24 @@ def judge(bound: Bound, figures: Mapping[str, Figure]) -> Verdict:
     if bound.relation is Relation.FASTER:
         pairs = [(other, one) for one, other in pairs]
     return Verdict(bound=bound, value=statistics.median(one / other for one, other in pairs), unit="x")
+
+
+def summary(benches: Mapping[str, Mapping[str, Figure]]) -> list[dict[str, Any]]:
+    """Every target of the benchmarks that were run, as plain values for the raw results."""
+    lines = []
+    for target in TARGETS:
+        if target.bench in benches:
+            verdicts = [judge(bound, benches[target.bench]) for bound in target.bounds]
+            bounds = [_plain(verdict) for verdict in verdicts]
+            lines.append({"what": target.what, "bench": target.bench, "outcome": outcome(target, verdicts), "bounds": bounds})
+    return lines
+
+
+def _plain(verdict: Verdict) -> dict[str, Any]:
+    bound = verdict.bound
+    form: dict[str, Any] = {"relation": bound.relation.value, "ours": bound.ours, "theirs": bound.theirs, "limit": bound.limit}
+    found = {"missing": verdict.missing} if verdict.missing else {"value": float(f"{verdict.value:.5g}"), "unit": verdict.unit}
+    return form | found | {"holds": verdict.holds}
 
 
 def outcome(target: Target, verdicts: list[Verdict]) -> str:

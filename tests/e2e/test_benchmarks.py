@@ -28,6 +28,8 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> tuple[Results, str]:
 
 @pytest.mark.needs_root
 @pytest.mark.needs_cgroup_v2
+@pytest.mark.needs_facility("pidfs_handle")
+@pytest.mark.needs_facility("pidfd_exit_info")
 def test_all_that_the_targets_name_is_measured(quick: tuple[Results, str]) -> None:
     """A figure that a target names is there, and has values unless it is of a peer that is not."""
     results, _ = quick
@@ -40,6 +42,7 @@ def test_all_that_the_targets_name_is_measured(quick: tuple[Results, str]) -> No
         assert all(one.samples for one in figures.values() if not one.missing)
 
 
+@pytest.mark.needs_facility("pidfd_exit_info")
 def test_table_has_a_line_for_each_target(quick: tuple[Results, str]) -> None:
     _, printed = quick
     assert [line.split(" | ")[0] for line in printed.splitlines() if line.startswith("| ")][1:] == [

@@ -134,6 +134,7 @@ def test_results_are_read_as_they_were_written(tmp_path: Path) -> None:
         machine={**facts, "dirty": True, "psutil": None, "pidfd": None, "load_before": 0.1, "load_after": 0.2},
         scale={"rounds": 2},
         questions={"tree": "what?"},
+        targets=[{"what": "the thing"}],
         benches={"tree": {"a": Figure(name="a", unit="us", rounds=[[1.5, 2], [3]]), "b": absent("b", "us", "why")}},
     )
     results.write(tmp_path / "folder" / "results.json")
