@@ -25,8 +25,6 @@ _PLAIN_PARTS = {
 }
 _FULL_PARTS = _PLAIN_PARTS | {
     "cgroup looked at": f"{_SPAWN}:_refuse_frozen",
-    "carrier of the channel made": f"{_SPAWN}:_carrier",
-    "plan sealed in a memfd": f"{_SPAWN}:_sealed",
     "exec waited for": "spurproc.core.spawn.starting:Starting.confirm",
 }
 

@@ -9,7 +9,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from benchmarks.measure import Figure, Samples, Start
+from benchmarks.measure import Figure, Samples, Start, absent
 
 
 def part(call: str, name: str) -> str:
@@ -25,21 +25,28 @@ def is_part(call: str, figure: str) -> bool:
 def measure_parts(call: str, start: Start, places: Mapping[str, str], times: int) -> list[Figure]:
     """Microseconds that each part takes of one call, with what it calls itself; so a part may lie within another.
 
-    `places`: the name of a part, and where its function is looked up, as `module:name` or `module:Class.name`.
+    `places`: the name of a part, and where its function is looked up, as `module:name` or `module:Class.name`. One that is not
+    there any more is shown as missing.
     """
-    rounds: dict[str, list[Samples]] = {name: [] for name in places}
-    spent_ns = dict.fromkeys(places, 0)
+    rounds: dict[str, list[Samples]] = {}
+    missing: dict[str, str] = {}
+    spent_ns: dict[str, int] = {}
     with ExitStack() as stack:
         for name, place in places.items():
-            stack.enter_context(_timed(place, partial(_add, spent_ns, name)))
+            try:
+                stack.enter_context(_timed(place, partial(_add, spent_ns, name)))
+                rounds[name] = []
+            except AttributeError as error:
+                missing[name] = str(error)
         for turn in range(-1, times):  # the first one warms up
-            spent_ns.update(dict.fromkeys(places, 0))
+            spent_ns.update(dict.fromkeys(rounds, 0))
             clear = start()
-            taken = {name: [spent_ns[name] / 1000] for name in places}
+            taken = {name: [spent_ns[name] / 1000] for name in rounds}
             clear()
-            for name in places if turn >= 0 else ():
+            for name in rounds if turn >= 0 else ():
                 rounds[name].append(taken[name])
-    return [Figure(name=part(call, name), unit="us", rounds=rounds[name]) for name in places]
+    figures = [Figure(name=part(call, name), unit="us", rounds=rounds[name]) for name in rounds]
+    return figures + [absent(part(call, name), "us", why) for name, why in missing.items()]
 
 
 def _add(spent_ns: dict[str, int], name: str, taken_ns: int) -> None:

@@ -1,6 +1,6 @@
 /* The floor of a plain detached spawn: what spawn(2) would be if one call did it.
  *
- * The system calls of ours, in their order: /dev/null opened and looked at, oom_score_adj read, a stack mapped with its guards, all
+ * The system calls of ours: /dev/null opened and looked at, oom_score_adj read, a stack mapped with its guards, all
  * signals blocked, clone of an intermediate in shared memory, clone of the child with a pidfd; in the child 62 dispositions reset, a
  * session, 0-2, close_range, the mask, execve; then the intermediate is reaped and the inode of the pidfd read. */
 #define _GNU_SOURCE
