@@ -1,4 +1,4 @@
-/* A process held by a descriptor: pidfd_open(2), pidfd_send_signal(2), waitid(2), ioctl_pidfd(2).
+/* A process held by a descriptor: pidfd_open(2), pidfd_send_signal(2), waitid(2), linux/pidfd.h.
  *
  * Where the kernel refuses pidfd_open the descriptor is the folder /proc/PID: it pins the process too (ESRCH after the reap,
  * whatever became of the number), pidfd_send_signal takes it, but it cannot be polled. Such functions are named _folder_. */

@@ -1,6 +1,6 @@
 """A process held by a descriptor: it can never turn into another one, whatever becomes of its number.
 
-Source: pidfd_open(2), pidfd_send_signal(2), waitid(2), ioctl_pidfd(2). Where the kernel refuses pidfd_open, the descriptor is
+Source: pidfd_open(2), pidfd_send_signal(2), waitid(2), linux/pidfd.h. Where the kernel refuses pidfd_open, the descriptor is
 the folder /proc/PID, which pins the process as well but cannot be polled: waiters then look every 20 ms.
 """
 
