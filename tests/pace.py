@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import subprocess
 import time
 from functools import cache
@@ -12,6 +13,13 @@ _ORDINARY_START_S = 0.004  # at most: starting /bin/true and waiting for it, bes
 def at_this_pace(seconds: float) -> float:
     """`seconds` of an ordinary machine on this one: never less."""
     return seconds * max(1.0, _bare_start_s() / _ORDINARY_START_S)
+
+
+def readable(descriptor: int, timeout_s: float) -> bool:
+    """Wait until it is, for `timeout_s` of an ordinary machine. How slow this one is, is asked only when those are over."""
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    return bool(poller.poll(timeout_s * 1000) or poller.poll((at_this_pace(timeout_s) - timeout_s) * 1000))
 
 
 @cache

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import select
 import signal
 import subprocess
 import tempfile
@@ -13,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.pace import readable
 from tests.pidfds import open_pidfd
 
 SOURCES = Path(__file__).parent / "payload"
@@ -63,7 +63,7 @@ class Payload:
         """Wait for `count` bytes on the ready pipe (one for each process that says it) and return them."""
         received = b""
         while len(received) < count:
-            if not _readable(self._ready, timeout_s):
+            if not readable(self._ready, timeout_s):
                 raise TimeoutError(f"payload {self.pid} did not get ready: {received!r}")
             chunk = os.read(self._ready, count - len(received))
             if not chunk:
@@ -88,12 +88,13 @@ class Payload:
 
     def wait_exit(self, timeout_s: float = _TIMEOUT_S) -> None:
         """Wait until the pidfd is readable: the process has ended and is still a zombie, unless someone reaps it."""
-        if not _readable(self.pidfd, timeout_s):
+        if not readable(self.pidfd, timeout_s):
             raise TimeoutError(f"payload {self.pid} did not end")
 
     def reap(self, timeout_s: float = _TIMEOUT_S) -> int:
         """Wait for the end and reap; the return code as subprocess has it."""
-        return self._process.wait(timeout_s)
+        self.wait_exit(timeout_s)
+        return self._process.wait()
 
     def close(self) -> None:
         """End it, reap it, close everything. May be called twice."""
@@ -111,9 +112,3 @@ class Payload:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
-
-
-def _readable(descriptor: int, timeout_s: float) -> bool:
-    poller = select.poll()
-    poller.register(descriptor, select.POLLIN)
-    return bool(poller.poll(timeout_s * 1000))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import select
 import sys
 import traceback
 from collections.abc import Callable
@@ -15,6 +14,7 @@ import pytest
 
 from spurproc.core.exit_info import ExitInfo
 from spurproc.core.spawn.spawn import Spawned, SpawnPlan, spawn
+from tests.pace import readable
 
 PYTHON = sys.executable
 _TIMEOUT_S = 20.0
@@ -62,10 +62,8 @@ def output_of(argv: list[str | bytes | Path], **fields: Any) -> tuple[bytes, Exi
 def read_to_end(fd: int, timeout_s: float = _TIMEOUT_S) -> bytes:
     """Until EOF; TimeoutError if nothing comes for so long."""
     data = b""
-    poller = select.poll()
-    poller.register(fd, select.POLLIN)
     while True:
-        if not poller.poll(timeout_s * 1000):
+        if not readable(fd, timeout_s):
             raise TimeoutError(f"nothing more came after {data!r}")
         chunk = os.read(fd, 65536)
         if not chunk:

@@ -1,0 +1,47 @@
+"""Limits as values: what they mean to the kernel, and what cannot mean anything."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from spurproc.core.cgroup.limits import CgroupLimits
+from spurproc.errors import InvalidArgument
+
+
+def values(**fields: Any) -> list[tuple[str, str, str]]:
+    return [(limit.controller, limit.file, limit.value) for limit in CgroupLimits(**fields)]
+
+
+def test_each_limit_has_its_file() -> None:
+    assert values(memory_max_bytes=1 << 20, pids_max=0, cpus=1.5) == [
+        ("memory", "memory.max", "1048576"),
+        ("pids", "pids.max", "0"),
+        ("cpu", "cpu.max", "150000 100000"),
+    ]
+
+
+def test_what_is_not_given_is_left_as_it_is() -> None:
+    assert values() == []
+    assert values(pids_max=1) == [("pids", "pids.max", "1")]
+
+
+@pytest.mark.parametrize("cpus", [0.01, 1, 64])
+def test_least_and_more_cpus(cpus: float) -> None:
+    """The kernel takes no quota below 1 ms."""
+    assert values(cpus=cpus) == [("cpu", "cpu.max", f"{round(cpus * 100_000)} 100000")]
+
+
+@pytest.mark.parametrize("name", ["memory_max_bytes", "pids_max"])
+@pytest.mark.parametrize("value", [-1, 1.5, "1", True, 2**63])
+def test_numbers_that_mean_nothing(name: str, value: object) -> None:
+    with pytest.raises(InvalidArgument, match=f"{name}: "):
+        CgroupLimits(**{name: value})  # type: ignore[arg-type]  # that is the point
+
+
+@pytest.mark.parametrize("cpus", [0, -1, 0.009, "1", True, math.nan, math.inf, 1e30])
+def test_cpus_that_mean_nothing(cpus: object) -> None:
+    with pytest.raises(InvalidArgument, match="cpus: "):
+        CgroupLimits(cpus=cpus)  # type: ignore[arg-type]  # that is the point
