@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from typing import overload
 
 from spurproc.errors import InvalidArgument
 
-__all__ = ["checked_seconds", "deadline_after", "left_s", "poll_ms", "shortest_s"]
+__all__ = ["checked_seconds", "deadline_after", "earlier", "has_passed", "left_s", "poll_ms", "shortest_s"]
 
 _DAY_S = 86_400.0
 
@@ -21,6 +22,23 @@ def checked_seconds(name: str, value: object) -> float:
 def deadline_after(timeout_s: object) -> float | None:
     """The absolute monotonic time `timeout_s` from now; None for no deadline. Raises InvalidArgument."""
     return None if timeout_s is None else time.monotonic() + checked_seconds("timeout_s", timeout_s)
+
+
+@overload
+def earlier(deadline: float | None, span_s: float) -> float: ...
+@overload
+def earlier(deadline: float | None, span_s: None) -> float | None: ...
+def earlier(deadline: float | None, span_s: float | None) -> float | None:
+    """The absolute end of `span_s` from now, or `deadline` if that is earlier."""
+    if span_s is None:
+        return deadline
+    end = time.monotonic() + span_s
+    return end if deadline is None else min(end, deadline)
+
+
+def has_passed(deadline: float | None) -> bool:
+    """Whether the time of `deadline` has come; never without one."""
+    return deadline is not None and time.monotonic() >= deadline
 
 
 def left_s(deadline: float | None) -> float | None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import errno
 import os
 import select
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from spurproc.core._native import check, ffi, lib
+from spurproc.core.deadline import left_s, shortest_s
 from spurproc.errors import AlreadyGone, from_errno
 
 __all__ = ["RECHECK_S", "CgroupEvents", "EventsState", "open_events"]
@@ -74,10 +74,10 @@ class CgroupEvents:
         poll = select.poll()
         poll.register(self._fd, select.POLLPRI)
         while not reached():
-            left_s = RECHECK_S if deadline is None else min(RECHECK_S, deadline - time.monotonic())
-            if left_s <= 0:
+            wait_s = shortest_s(RECHECK_S, left_s(deadline))
+            if not wait_s:
                 return False
-            poll.poll(left_s * 1000)
+            poll.poll(wait_s * 1000)
         return True
 
     async def wait_async(self, reached: Callable[[], bool], deadline: float | None) -> bool:
@@ -86,8 +86,8 @@ class CgroupEvents:
 
         with Waiter(self._fd, None) as waiter:
             while not reached():
-                left_s = RECHECK_S if deadline is None else min(RECHECK_S, deadline - time.monotonic())
-                if left_s <= 0:
+                wait_s = shortest_s(RECHECK_S, left_s(deadline))
+                if not wait_s:
                     return False
-                await waiter.until(select.EPOLLPRI, left_s)
+                await waiter.until(select.EPOLLPRI, wait_s)
         return True

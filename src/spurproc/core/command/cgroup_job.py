@@ -11,7 +11,7 @@ from dataclasses import replace
 from spurproc.core.cgroup.cgroup import Cgroup
 from spurproc.core.cgroup.root import CgroupRoot
 from spurproc.core.cgroup.step import make_step
-from spurproc.core.command.job import KILL_ALL, KILL_TIMEOUT_S, end_of, is_closed
+from spurproc.core.command.job import KILL_ALL, KILL_TIMEOUT_S, is_closed, reap
 from spurproc.core.exit_info import ExitInfo
 from spurproc.core.interrupts import SignalsHeld
 from spurproc.core.observation import Liveness
@@ -108,7 +108,7 @@ class CgroupJob:
     def end(self) -> ExitInfo:
         """See Job."""
         cgroup, leader = self._held
-        end = end_of(leader)
+        end = reap(leader)
         try:
             return replace(end, oom_kills=cgroup.oom_kills())
         except SpurprocError:
@@ -135,7 +135,7 @@ class CgroupJob:
             self._leader = None  # the start was being given up when an interrupt came
         report = None if self.is_empty() else self.terminate(KILL_ALL, timeout_s=KILL_TIMEOUT_S)
         if self._leader is not None and self._leader.pidfd is not None:
-            end_of(self._leader.pidfd)
+            reap(self._leader.pidfd)
             self._leader.pidfd.close()
             self._leader = None
         if self._is_unheld:

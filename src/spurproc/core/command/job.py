@@ -13,7 +13,7 @@ from spurproc.core.tree.members import Containment
 from spurproc.core.tree.termination import KillPlan, TerminationReport
 from spurproc.errors import InvalidArgument, WaitTimeout
 
-__all__ = ["KILL_ALL", "KILL_TIMEOUT_S", "Job", "end_of", "is_closed"]
+__all__ = ["KILL_ALL", "KILL_TIMEOUT_S", "Job", "is_closed", "reap"]
 
 KILL_ALL = KillPlan(steps=((signal.SIGKILL, None),))
 KILL_TIMEOUT_S = 10.0
@@ -56,7 +56,7 @@ class Job(Protocol):
         """
 
 
-def end_of(leader: Pidfd) -> ExitInfo:
+def reap(leader: Pidfd) -> ExitInfo:
     """How it ended, its reap included. Blocks for a second at most, where a tracer holds it."""
     if leader.liveness() is Liveness.ALIVE:
         return ExitInfo.unknown("it still runs")

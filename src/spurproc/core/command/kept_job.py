@@ -6,13 +6,13 @@ import errno
 import os
 import select
 import signal
-import time
 from contextlib import suppress
 from dataclasses import replace
 
 from spurproc.core._native import lib
 from spurproc.core.cgroup.events import RECHECK_S
-from spurproc.core.command.job import KILL_ALL, KILL_TIMEOUT_S, end_of, is_closed
+from spurproc.core.command.job import KILL_ALL, KILL_TIMEOUT_S, is_closed, reap
+from spurproc.core.deadline import deadline_after, left_s, shortest_s
 from spurproc.core.exit_info import ExitInfo, ExitSource
 from spurproc.core.interrupts import SignalsHeld
 from spurproc.core.observation import Liveness
@@ -65,14 +65,14 @@ class KeptJob:
         finally:
             held.release()
         self._channel.commit()
-        self._confirm(self._starting, self._channel, time.monotonic() + timeout_s)
+        self._confirm(self._starting, self._channel, deadline_after(timeout_s))
 
-    def _confirm(self, starting: Starting, channel: RecorderChannel, deadline: float) -> None:
+    def _confirm(self, starting: Starting, channel: RecorderChannel, deadline: float | None) -> None:
         while not channel.decided:
-            left_s = deadline - time.monotonic()
-            if left_s <= 0:
+            wait_s = shortest_s(RECHECK_S, left_s(deadline))
+            if not wait_s:
                 raise starting.failure(SpawnStage(channel.stage), errno.ETIMEDOUT)
-            wait_for(Watch(entries=((channel.fileno(), select.POLLIN),), timeout_s=min(left_s, RECHECK_S)))
+            wait_for(Watch(entries=((channel.fileno(), select.POLLIN),), timeout_s=wait_s))
             self._continue_keeper()
             self._receive()
         # Killed with its leader past the gate, it leaves open whether that was exec'd: a job that is lost.
@@ -143,12 +143,12 @@ class KeptJob:
         raise AssertionError("unreachable")
 
     def _empty_within(self, span_s: float) -> bool:
-        deadline = time.monotonic() + span_s
+        deadline = deadline_after(span_s)
         while self._channel is not None and not self.is_empty() and not self.is_lost():
-            left_s = deadline - time.monotonic()
-            if left_s <= 0:
+            wait_s = left_s(deadline)
+            if wait_s == 0:
                 return False
-            wait_for(Watch(entries=tuple(self.empty_entries()), timeout_s=left_s))
+            wait_for(Watch(entries=tuple(self.empty_entries()), timeout_s=wait_s))
         return self.is_empty()
 
     def _given_up(self) -> bool:
@@ -164,7 +164,7 @@ class KeptJob:
             usage = parse_usage(channel.usage or b"", self._nonce)
             return ExitInfo.from_wait_status(channel.wait_status, source=ExitSource.WAITED, usage=usage)
         if self._pidfd is not None and channel.launched:
-            return end_of(self._pidfd)
+            return reap(self._pidfd)
         return ExitInfo.unknown("the keeper was killed before the job had ended")
 
     def close(self) -> TerminationReport | None:

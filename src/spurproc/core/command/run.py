@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import select
 import signal
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self, TypedDict, Unpack
@@ -15,7 +14,7 @@ from spurproc.core.command.capture import Capture
 from spurproc.core.command.cgroup_job import CgroupJob
 from spurproc.core.command.job import KILL_ALL, KILL_TIMEOUT_S, Job
 from spurproc.core.command.kept_job import KeptJob
-from spurproc.core.deadline import deadline_after
+from spurproc.core.deadline import deadline_after, left_s, shortest_s
 from spurproc.core.exit_info import ExitInfo
 from spurproc.core.recorded.launch import choose_root
 from spurproc.core.spawn.environment import EnvArgument
@@ -241,13 +240,13 @@ class _Watched:
     def wait(self, until: Callable[[], bool], entries: Callable[[], list[tuple[int, int]]], deadline: float | None) -> bool:
         """Serve the pipes until `until()`; False at the deadline. `entries`: what to poll for it, beside a look now and then."""
         while not until():
-            left_s = RECHECK_S if deadline is None else min(RECHECK_S, deadline - time.monotonic())
-            if left_s <= 0:
+            wait_s = shortest_s(RECHECK_S, left_s(deadline))
+            if not wait_s:
                 return False
             poll = select.poll()
             for fd, events in (*entries(), *self._pipes.entries()):
                 poll.register(fd, events)
-            self._pipes.serve(poll.poll(left_s * 1000))
+            self._pipes.serve(poll.poll(wait_s * 1000))
         return True
 
     def clear(self, plan: KillPlan, *, grace_s: float) -> TerminationReport | None:

@@ -6,7 +6,6 @@ import errno
 import os
 import select
 import signal
-import time
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 
@@ -15,7 +14,7 @@ from spurproc.core.cgroup.cgroup import Cgroup
 from spurproc.core.cgroup.folder import open_folder
 from spurproc.core.cgroup.root import CgroupRoot, find_cgroup_root
 from spurproc.core.cgroup.step import keep_step, make_step
-from spurproc.core.deadline import checked_seconds
+from spurproc.core.deadline import checked_seconds, deadline_after, has_passed, left_s
 from spurproc.core.interrupts import SignalsHeld
 from spurproc.core.process.identity import ProcessIdentity
 from spurproc.core.process.pidfd import Pidfd
@@ -75,7 +74,7 @@ def launch_recorded(
         launch = _Launch(plan, root, undo)
         launch.make(folder)
         launch.begin()
-        launch.confirm(time.monotonic() + confirm_timeout_s)
+        launch.confirm(deadline_after(confirm_timeout_s))
         run = launch.take_run()
         undo.pop_all()
     return run
@@ -197,11 +196,11 @@ class _Launch:
             raise InvalidArgument("cannot ask a recorder: none was started")
         return self._channel
 
-    def confirm(self, deadline: float) -> None:
+    def confirm(self, deadline: float | None) -> None:
         """Wait for the exec of the job. Raises SpawnError if it failed."""
         channel = self._reports
-        while not channel.decided and time.monotonic() < deadline:
-            wait_for(Watch(entries=((channel.fileno(), select.POLLIN),), timeout_s=max(0.0, deadline - time.monotonic())))
+        while not channel.decided and not has_passed(deadline):
+            wait_for(Watch(entries=((channel.fileno(), select.POLLIN),), timeout_s=left_s(deadline)))
             channel.receive()
         self._leader = channel.take_leader()
         if channel.decided and not channel.launched:

@@ -9,12 +9,12 @@ import signal as _signal
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
-from typing import Any, overload
+from typing import Any
 
 from spurproc.core.cgroup.events import RECHECK_S
 from spurproc.core.cgroup.signal_report import SignalReport
 from spurproc.core.cgroup.sweep import check_signal
-from spurproc.core.deadline import deadline_after
+from spurproc.core.deadline import deadline_after, earlier, has_passed
 from spurproc.core.facilities import Facilities
 from spurproc.core.observation import Liveness
 from spurproc.core.process.pidfd import Pidfd
@@ -119,9 +119,9 @@ def terminate_tree(tree: ProcessTree, plan: KillPlan | None = None, *, timeout_s
     reports: list[SignalReport] = []
     proof = _prove(tree)
     for signal, grace_s in (plan or KillPlan.default()).steps:
-        if proof is not Proof.NOT_EMPTY or _passed(deadline):
+        if proof is not Proof.NOT_EMPTY or has_passed(deadline):
             break
-        report, proof = _take_step(tree, signal, _earlier(deadline, grace_s), bounded=grace_s is not None)
+        report, proof = _take_step(tree, signal, earlier(deadline, grace_s), bounded=grace_s is not None)
         reports.append(report)
     return TerminationReport(
         containment=tree.containment,
@@ -137,7 +137,7 @@ def _take_step(tree: ProcessTree, signal: int, deadline: float | None, *, bounde
     while True:
         proof = _prove(tree)
         refused_by_all = bool(last.refused) and not last.signalled
-        if proof is not Proof.NOT_EMPTY or _passed(deadline) or (not bounded and refused_by_all):
+        if proof is not Proof.NOT_EMPTY or has_passed(deadline) or (not bounded and refused_by_all):
             return report, proof
         _await_change(tree, deadline)
         if signal == _signal.SIGKILL and _prove(tree) is Proof.NOT_EMPTY:
@@ -178,7 +178,7 @@ def _prove_descent(tree: ProcessTree, descent: Descent, cgroup: Liveness | None)
 
 def _await_change(tree: ProcessTree, deadline: float | None) -> None:
     """Block until a populated cgroup's events change, else until the members that are seen have ended; at most RECHECK_S."""
-    until = _earlier(deadline, RECHECK_S)
+    until = earlier(deadline, RECHECK_S)
     if tree.cgroup is not None and tree.cgroup.liveness() is Liveness.ALIVE:
         with suppress(SpurprocError):
             tree.cgroup.events().wait(tree.cgroup.events().is_empty, until)
@@ -190,7 +190,7 @@ def _await_change(tree: ProcessTree, deadline: float | None) -> None:
             poll.register(pidfd, select.POLLIN)
         if not waiting:
             poll.poll(_LOOK_S * 1000)
-        while waiting and not _passed(until):
+        while waiting and not has_passed(until):
             for pidfd, _ in poll.poll(max(0.0, until - time.monotonic()) * 1000):
                 poll.unregister(pidfd)
                 waiting.discard(pidfd)
@@ -206,22 +206,6 @@ def _hold(tree: ProcessTree, held: ExitStack) -> set[int]:
         with suppress(SpurprocError):
             pidfds.add(held.enter_context(Pidfd.open(row.pid)).fileno())
     return pidfds
-
-
-def _passed(deadline: float | None) -> bool:
-    return deadline is not None and time.monotonic() >= deadline
-
-
-@overload
-def _earlier(deadline: float | None, span_s: float) -> float: ...
-@overload
-def _earlier(deadline: float | None, span_s: None) -> float | None: ...
-def _earlier(deadline: float | None, span_s: float | None) -> float | None:
-    """The absolute end of `span_s` from now, or `deadline` if that is earlier."""
-    if span_s is None:
-        return deadline
-    end = time.monotonic() + span_s
-    return end if deadline is None else min(end, deadline)
 
 
 def _survivor(row: ProcessRow) -> Survivor:
