@@ -11,7 +11,7 @@
 
 enum { PAGE_BYTES = 65536, STACK_BYTES = 65536, KILL_WAIT_MS = 1000 }; /* bytes: multiples of every page size of arm64 */
 
-/* [guard][stack of the child][guard][stack of the intermediate][report] */
+/* [guard][stack of the child][stack of the intermediate][report]. The intermediate sleeps while the child is on its own. */
 struct arena {
     char *base;
     size_t bytes;
@@ -21,13 +21,13 @@ struct arena {
 
 static int arena_map(int shared, struct arena *ret_arena)
 {
-    size_t bytes = 2 * (PAGE_BYTES + STACK_BYTES) + PAGE_BYTES;
+    size_t bytes = PAGE_BYTES + 2 * STACK_BYTES + PAGE_BYTES;
     /* Private where the child lives in our memory anyway; MAP_SHARED, which is slower, so that a forked child's report is seen. */
     char *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, (shared ? MAP_PRIVATE : MAP_SHARED) | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED)
         return -errno;
-    char *child_stack = base + PAGE_BYTES, *intermediate_stack = child_stack + STACK_BYTES + PAGE_BYTES;
-    if (mprotect(base, PAGE_BYTES, PROT_NONE) < 0 || mprotect(child_stack + STACK_BYTES, PAGE_BYTES, PROT_NONE) < 0) {
+    char *child_stack = base + PAGE_BYTES, *intermediate_stack = child_stack + STACK_BYTES;
+    if (mprotect(base, PAGE_BYTES, PROT_NONE) < 0) {
         int error = -errno;
         munmap(base, bytes);
         return error;
