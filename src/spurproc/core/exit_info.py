@@ -19,9 +19,13 @@ class ExitKind(enum.Enum):
     """How a process ended."""
 
     EXITED = "exited"
+    """By exit(3) or a return from main, with a code from 0 to 255."""
     SIGNALED = "signaled"
+    """By a signal. A shell's 128 + N is no signal but a code."""
     NOT_STARTED = "not-started"
+    """It was never exec'd: nothing of the program ran."""
     UNKNOWN = "unknown"
+    """It still runs, or nobody can say; `reason` tells which."""
 
 
 class ExitSource(enum.Enum):
@@ -40,7 +44,10 @@ class ExitSource(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceUsage:
-    """What a reaped process and its own reaped children used. Source: getrusage(2)."""
+    """What a reaped process and its own reaped children used, in microseconds, bytes and counts. Source: getrusage(2).
+
+    `max_rss_bytes` is the peak of the largest of them, not a sum. Children that were not reaped by their parent are not in it.
+    """
 
     user_usec: int
     system_usec: int

@@ -14,21 +14,32 @@ class Route(enum.Flag):
     """How the members were found. Several bits: some stood where only another route reaches."""
 
     NOBODY = 0
+    """Nobody was found by any."""
     CGROUP = enum.auto()
+    """In `cgroup.procs` of the tree's cgroup, or of one below."""
     DESCENDANTS = enum.auto()
+    """In `/proc`, below the tree's subreaper."""
     PROCESS_GROUP = enum.auto()
+    """In the leader's process group or session."""
 
 
 class RefusalReason(enum.Enum):
     """Why a member was not signalled."""
 
     NOT_PERMITTED = "not permitted"
-    FOREIGN = "foreign pid namespace"  # listed as 0: no number of ours names it
+    """EPERM: another user's. kill(2), "Permissions"."""
+    FOREIGN = "foreign pid namespace"
+    """Listed as 0: no number of ours names it."""
     INIT = "pid 1"
+    """Never signalled."""
     CALLER = "the caller"
-    UNCONFIRMED = "unconfirmed"  # alive, but its cgroup cannot be read
-    UNSUPPORTED = "needs pidfd_send_signal"  # refused by a sandbox, and nothing is ever sent to a bare number
+    """Never signalled."""
+    UNCONFIRMED = "unconfirmed"
+    """It lives, but cannot be shown to be a member: its cgroup cannot be read."""
+    UNSUPPORTED = "needs pidfd_send_signal"
+    """A sandbox refuses that call, and nothing is ever sent to a bare number."""
     ERROR = "error"
+    """Anything else: see `Refusal.errno`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +58,10 @@ class Refusal:
 class SignalReport:
     """What one call reached.
 
-    `signalled` counts processes, each once. `refused` are the members that the last pass found and could not signal. `complete`
-    is true when the last pass found nobody new: everybody who was there has been signalled or is in `refused`. It is false when
-    the tree forked faster than the passes that were allowed, or some of it could not be listed.
+    `route` says by which ways the members were found, `passes` how often they were listed. `signalled` counts processes, each
+    once. `refused` are the members that the last pass found and could not signal. `complete` is true when the last pass found
+    nobody new: everybody who was there has been signalled or is in `refused`. It is false when the tree forked faster than the
+    passes that were allowed, or some of it could not be listed.
     """
 
     signal: int

@@ -65,7 +65,8 @@ class ProcessIdentity:
     def of(cls, pid: int) -> Self:
         """The identity of the process that has the number `pid` now; a zombie has one too.
 
-        Free of races: what is read belongs to one process, held meanwhile. Raises AlreadyGone, InvalidArgument for a thread's
+        Free of races: what is read belongs to one process, held meanwhile. Source: proc_pid_stat(5), pidfd_open(2), random(4),
+        namespaces(7). Does not block. Raises AlreadyGone, InvalidArgument for a thread's
         number, IdentityUnreadable where /proc hides the process (hidepid) or shows another pid namespace.
         """
         subject = ffi.new("spur_subject_t *")
@@ -116,7 +117,10 @@ class ProcessIdentity:
         return IdentityStrength.PIDFS_INODE if usable else IdentityStrength.START_TICKS
 
     def liveness(self) -> Liveness:
-        """Whether this very process lives. A few system calls; does not block. What cannot be told is UNKNOWN, not an error."""
+        """Whether this very process lives. A few system calls; does not block. What cannot be told is UNKNOWN, not an error.
+
+        By the handle of its pidfs inode (Linux 6.14), else by opening its number and comparing the inode (6.9) or start ticks.
+        """
         try:
             return LIVENESS_OF_CODE[lib.spur_identity_liveness(_reader or reader(), self.packed)]
         except IdentityUnreadable:  # no /proc, or one that does not show us: who looks from nowhere can tell nothing
@@ -132,8 +136,9 @@ class ProcessIdentity:
         return _observation(lib.spur_identity_observe(here, self.packed, seen), seen)
 
     def open(self) -> Pidfd:
-        """Hold this very process; its zombie too. The caller closes it.
+        """Hold this very process; its zombie too. The caller closes it. Does not block.
 
+        From a pid namespace above the one in which it was named, `Pidfd.pid` is its number here.
         Raises AlreadyGone, and IdentityUnreadable where it cannot be told from here whether the process with that number is it.
         """
         seen: Any = ffi.new("spur_observation_t *")

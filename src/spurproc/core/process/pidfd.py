@@ -71,7 +71,8 @@ class Pidfd:
     def open(cls, pid: int) -> Self:
         """Hold the process that has the number `pid` now; a zombie too.
 
-        A number proves nothing about who that is: use `ProcessIdentity.open` for a process met before. Raises AlreadyGone,
+        A number proves nothing about who that is: use `ProcessIdentity.open` for a process met before. Source: pidfd_open(2),
+        Linux 5.3; where it is refused, the folder `/proc/PID`. Does not block. Raises AlreadyGone,
         NotPermitted (hidden by hidepid, and no pidfd_open), InvalidArgument for a thread's number, Unsupported.
         """
         bits = Facilities.current().bits
@@ -129,7 +130,7 @@ class Pidfd:
         return _LIVENESS.get(state, Liveness.UNKNOWN)
 
     def send_signal(self, sig: int) -> None:
-        """Send `sig` (1 to 64) to this process and to no other.
+        """Send `sig` (1 to 64) to this process and to no other. Source: pidfd_send_signal(2), Linux 5.1. Does not block.
 
         Nothing happens to a zombie. Raises AlreadyGone after the reap, NotPermitted, SignalRefused for this process itself, for
         pid 1 and for one that has no number in this pid namespace, Unsupported where a sandbox refuses pidfd_send_signal(2):
@@ -148,7 +149,11 @@ class Pidfd:
         check_call(error, "signal", f"process {self._pid}")
 
     def exit_info(self) -> ExitInfo:
-        """What can be known now about its end; UNKNOWN while it runs. Reaps nothing and does not block."""
+        """What can be known now about its end; UNKNOWN while it runs. Reaps nothing and does not block.
+
+        Of our child by waitid(2); of any other process, once it was reaped, by the kernel's record (linux/pidfd.h,
+        PIDFD_INFO_EXIT, 6.15), and before that by its zombie, where the caller may trace it.
+        """
         found: ExitInfo | int | None = self._exit or self._waited(keep=True)
         if isinstance(found, ExitInfo):
             return found

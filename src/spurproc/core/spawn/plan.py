@@ -36,22 +36,29 @@ class SpawnPlan:
     argv: Sequence[str | bytes | os.PathLike[str]]
     """The program and its arguments. Without '/' the program is searched in PATH of the job's own environment."""
     env: EnvArgument = None
-    """All of it: a mapping, or raw `NAME=value` entries. None: the caller's, less NOTIFY_SOCKET and its kin."""
+    """All of it: a mapping, or raw `NAME=value` entries as bytes. None: the caller's, less what a service manager told the caller
+    alone (NOTIFY_SOCKET, LISTEN_FDS, WATCHDOG_USEC and their kin)."""
     cwd: str | bytes | os.PathLike[str] | None = None
     """Entered as the job's user. None: the caller's."""
     stdin: Stdio = None
+    """A descriptor of the caller, a path that is opened as the job's user, or None, the null device."""
     stdout: Stdio = None
-    """A path is created with 0666 less the umask and appended to, never truncated; so stdout and stderr may share one."""
+    """As stdin. A path is created with 0666 less the umask and appended to, never truncated: stdout and stderr may share one."""
     stderr: Stdio = None
+    """As stdout."""
     user: str | int | None = None
-    """Brings its own group and supplementary groups where those are not given. Any but root has no capability of the launcher."""
+    """A name or a number. Brings its own group and supplementary groups where those are not given; looked up at each spawn, which
+    can block (nsswitch.conf(5)). Any but root has no capability of the launcher. credentials(7)."""
     group: str | int | None = None
+    """A name or a number. None: the user's, else the caller's."""
     groups: Sequence[str | int] | None = None
+    """The supplementary groups. None: the user's; where only `group` is given none, so that none of the caller's remain."""
     umask: int | None = None
+    """0 to 0o777. None: the caller's."""
     limits: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     """`resource.RLIMIT_*` number -> (soft, hard), in the units of setrlimit(2); -1 is unlimited."""
     affinity: Collection[int] | None = None
-    """Exactly these CPUs, or the start fails."""
+    """Exactly these CPUs, or the start fails. None: the caller's. sched_setaffinity(2)."""
     oom_score_adj: int | None = None
     """-1000 to 1000. None: the caller's, but never below 0: a job must not inherit its supervisor's protection."""
     cgroup: Cgroup | None = None
@@ -59,6 +66,7 @@ class SpawnPlan:
     pass_fds: Sequence[int] = ()
     """Descriptors >= 3 of the caller, open in the job under the same numbers."""
     no_new_privs: bool = False
+    """No exec below the job gains privileges, set-user-id programs included. prctl(2), PR_SET_NO_NEW_PRIVS."""
     detach: bool = False
     """False: a child of the caller, who must wait for it. True: a child of init or of the nearest subreaper."""
 
