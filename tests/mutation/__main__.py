@@ -10,9 +10,10 @@ import time
 from collections.abc import Sequence
 
 from tests.mutation import trial
+from tests.mutation.build import DoesNotBuild
 from tests.mutation.catalogue import Mutant, load, misfit
 from tests.mutation.generator import generated
-from tests.mutation.scratch import DoesNotBuild, Scratch
+from tests.mutation.scratch import Scratch
 
 _LIMIT_S = 60.0
 _WHOLE_LIMIT_S = 1800.0

@@ -14,16 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
+from tests.mutation.build import Build
 from tests.mutation.catalogue import ROOT, Mutant
 
-__all__ = ["DoesNotBuild", "Scratch"]
-
-_BUILD = ("setup.py", "--quiet", "build_ext", "--inplace", "--force")
-_CORE = Path("src/spurproc/core")
-
-
-class DoesNotBuild(Exception):
-    """The fault is none that a compiler lets pass: it says nothing of the tests."""
+__all__ = ["Scratch"]
 
 
 class Scratch:
@@ -38,17 +32,7 @@ class Scratch:
         self._ticks = itertools.count(1)
         _copy(self.root)
         self.python = _make_python(self.root)
-        self._build()
-        self._good = {path: path.read_bytes() for path in self._built()}
-
-    def _built(self) -> list[Path]:
-        core = self.root / _CORE
-        return [*core.glob("_spurcore*.so"), *core.glob("bin/*")]
-
-    def _build(self) -> None:
-        done = subprocess.run([sys.executable, *_BUILD], cwd=self.root, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise DoesNotBuild(done.stderr)
+        self._build = Build(self.root)
 
     @contextmanager
     def mutated(self, mutant: Mutant) -> Iterator[None]:
@@ -58,15 +42,12 @@ class Scratch:
         self._write(path, mutant.applied(text))
         try:
             if mutant.compiled:
-                self._build()
+                self._build.again(mutant.file)
             yield
         finally:
             self._write(path, text)
             if mutant.compiled:
-                for built, content in self._good.items():
-                    built.unlink(missing_ok=True)  # never written over: the kernel may still run it
-                    built.write_bytes(content)
-                    built.chmod(0o755)
+                self._build.restore()
 
     def _write(self, path: Path, text: str) -> None:
         """With a time that no other version of the file ever had: compiled Python is kept by time and size."""
