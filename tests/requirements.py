@@ -17,6 +17,7 @@ MARKERS = (
     "needs_cgroup_v2: needs a cgroup2 folder in which cgroups may be made",
     "needs_controller(name): needs this controller on the cgroup2 mount",
     "needs_kernel(major, minor): needs this kernel or a newer one",
+    "needs_proc_events: needs the proc connector: root, in the initial pid, user and network namespaces",
     "needs_facility(name): needs a field of spurproc.core.facilities.Facilities to be true",
 )
 
@@ -53,6 +54,17 @@ def _kernel(major: int, minor: int) -> str | None:
     return None if running >= (major, minor) else f"the kernel is {release}"
 
 
+def _proc_events() -> str | None:
+    initial = {"pid": 0xEFFFFFFC, "user": 0xEFFFFFFD}  # include/linux/proc_ns.h
+    outside = [kind for kind, inode in initial.items() if os.stat(f"/proc/self/ns/{kind}").st_ino != inode]
+    if outside:
+        return f"this is a {outside[0]} namespace of its own"
+    drivers = Path("/proc/net/connector")  # only in the initial network namespace
+    if not drivers.exists() or "cn_proc" not in drivers.read_text():
+        return "the kernel has no cn_proc here"
+    return _root()
+
+
 def _facility(name: str) -> str | None:
     facilities = import_module("spurproc.core.facilities")  # a cheap start: only tests that ask pay for the probe
     return None if getattr(facilities.Facilities.current(), name) else f"the probe did not find {name}"
@@ -63,5 +75,6 @@ _CHECKS: dict[str, Callable[..., str | None]] = {
     "needs_cgroup_v2": _cgroup_v2,
     "needs_controller": _controller,
     "needs_kernel": _kernel,
+    "needs_proc_events": _proc_events,
     "needs_facility": _facility,
 }

@@ -30,6 +30,7 @@ COMMANDS = {
     "signal": "signalling",
     "tree": "tree",
     "wait": "waiting",
+    "watch": "watch",
 }
 """Each command, and the module of this package that has it as `command`."""
 
