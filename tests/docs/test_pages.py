@@ -41,11 +41,11 @@ def _do(session: Session, some: Iterable[Block]) -> None:
         session.do(block)
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT / "docs")))
+@pytest.mark.parametrize("page", [*pages(), ROOT / "README.md"], ids=lambda page: str(page.relative_to(ROOT)))
 def test_what_is_not_run_names_what_exists(page: Path) -> None:
-    """Python that cannot be run here is compiled, and what it takes from spurproc is there."""
+    """Python that cannot be run here is compiled, and what it takes from spurproc is there. Of the README nothing is run."""
     for block in blocks(page):
-        if block.mark.startswith(_NOT_RUN) and block.language in _PYTHON:
+        if block.language in _PYTHON and (block.mark.startswith(_NOT_RUN) or page.name == "README.md"):
             assert _unknown_names(block) == []
 
 
