@@ -33,6 +33,8 @@ from tests.relatives import in_fork
 PROGRAM = Path(sys.executable).parent / "spurproc-inspect"
 COLUMNS = 80
 _TIMEOUT_S = 60.0
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+"""Python's own buffer is a part of what is tested."""
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -52,7 +54,7 @@ def inspect(*arguments: str, env: Mapping[str, str] | None = None, cwd: Path | N
         capture_output=True,
         timeout=_TIMEOUT_S,
         check=False,
-        env=os.environ | (env or {}),
+        env=ENVIRONMENT | dict(env or {}),
         cwd=cwd,
     )
     return Said(done.returncode, done.stdout.decode(), done.stderr.decode())

@@ -87,8 +87,9 @@ def test_a_root_that_was_chosen_and_cannot_be(root: str) -> None:
 @pytest.mark.needs_root
 @pytest.mark.needs_cgroup_v2
 def test_a_root_that_may_not_be_written(cgroup_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(ROOT_VARIABLE, f"{cgroup_root}/new")
-    assert found(inspect_as(NOBODY, "doctor"), "root")["status"] == "missing"
+    for path in (f"{cgroup_root}/new", str(cgroup_root)):  # to be made, and there without its parts
+        monkeypatch.setenv(ROOT_VARIABLE, path)
+        assert found(inspect_as(NOBODY, "doctor"), "root")["status"] == "missing"
     monkeypatch.delenv(ROOT_VARIABLE)
     weaker = found(inspect_as(NOBODY, "doctor"), "root")
     assert weaker["status"] == "weaker"
@@ -203,6 +204,20 @@ def test_a_proc_of_another_namespace() -> None:
     assert document["exit_code"] == done.returncode == 1
     assert "/proc" in document["needed"]["missing"]
     assert found(document, "/proc")["value"] == "shows another pid namespace"
+    assert found(document, "pidfd_open")["status"] in ("ok", "weaker")
+
+
+@pytest.mark.own_pid_namespace(mount=True)
+def test_no_proc_at_all() -> None:
+    """Nothing is claimed of what cannot be read, and the rest is said still."""
+    script = 'mount -t tmpfs none /proc && exec "$0" doctor --json'
+    done = subprocess.run(["unshare", "--mount", "sh", "-c", script, str(PROGRAM)], stdout=subprocess.PIPE, check=False)
+    document = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert document["needed"]["missing"] == ["/proc"]
+    for area in ("host", "limit"):
+        said = {each["name"]: each["status"] for each in document["findings"] if each["area"] == area}
+        assert {name for name, status in said.items() if status == "ok"} <= {"kernel", "open files", "processes"}
     assert found(document, "pidfd_open")["status"] in ("ok", "weaker")
 
 

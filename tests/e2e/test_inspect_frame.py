@@ -14,6 +14,7 @@ import pytest
 
 from tests.inspect_program import (
     COLUMNS,
+    ENVIRONMENT,
     PROGRAM,
     Said,
     assert_one_line,
@@ -23,8 +24,8 @@ from tests.inspect_program import (
     inspect_json,
     inspect_on_terminal,
     plain,
-    words,
 )
+from tests.relatives import Blocked
 
 COMMANDS = ["exit", "show", "signal", "wait"]
 _TIMEOUT_S = 60
@@ -188,6 +189,7 @@ def shell(script: str, *arguments: str) -> Said:
     """Run a script of bash in which "$0" is the program."""
     done = subprocess.run(
         ["bash", "-c", script, str(PROGRAM), *arguments],
+        env=ENVIRONMENT,
         capture_output=True,
         timeout=_TIMEOUT_S,
         check=False,
@@ -202,7 +204,9 @@ def test_a_reader_that_goes_away(arguments: list[str]) -> None:
     read, write = os.pipe()
     os.close(read)
     try:
-        done = subprocess.run([PROGRAM, *arguments], stdout=write, stderr=subprocess.PIPE, timeout=_TIMEOUT_S, check=False)
+        done = subprocess.run(
+            [PROGRAM, *arguments], stdout=write, stderr=subprocess.PIPE, timeout=_TIMEOUT_S, check=False, env=ENVIRONMENT
+        )
     finally:
         os.close(write)
     assert (done.returncode, done.stderr) == (141, b"")
@@ -235,7 +239,7 @@ def test_no_place_for_the_complaint(redirection: str) -> None:
 
 
 def test_descriptors_closed_at_the_start() -> None:
-    """No pidfd takes the number of a standard descriptor, and nothing is written into it."""
+    """Whatever is opened under their numbers meanwhile, the answer comes."""
     said = shell('"$0" show $$ --json <&- 2>&-')
     assert said.code == 0
     assert json.loads(said.out)["liveness"] == "alive"
@@ -251,7 +255,12 @@ def test_an_ascii_locale(tmp_path: Path, env: dict[str, str]) -> None:
     assert said.out == ""
     assert said.err.isascii() or "käse" in said.err
     assert "No such file" in said.err
-    assert inspect("doctor", env=env).code in (0, 1)
+    with Blocked(name="käse".encode()) as blocked:
+        said = inspect("show", str(blocked.pid), env=env)
+        document = json.loads(inspect("show", str(blocked.pid), "--json", env=env).out)
+    assert said.code == 0
+    assert any(f"name         {name}\n" in said.out for name in ("käse", r"k\xe4se", r"k\xc3\xa4se"))
+    assert document["process"]["name"] in ("käse", r"k\xc3\xa4se")
 
 
 @pytest.mark.parametrize("command", [["wait"], ["wait", "--json"]])
@@ -300,4 +309,3 @@ def test_a_terminal_has_colours_and_a_pipe_has_none() -> None:
     assert "\x1b" not in inspect_on_terminal("doctor", env={"TERM": "dumb"}).out
     assert max(map(len, plain(on_terminal.out).splitlines())) <= COLUMNS
     assert not any(line.endswith(" ") for line in piped.out.splitlines())
-    assert sorted(words(on_terminal.out)) == sorted(words(piped.out))  # the same letters, broken elsewhere

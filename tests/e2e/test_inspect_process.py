@@ -11,6 +11,10 @@ from pathlib import Path
 import pytest
 
 from spurproc.core.process.identity import ProcessIdentity
+from spurproc.core.tree.process_walk import read_process
+from spurproc.inspect.held import open_process
+from spurproc.inspect.process_facts import member_name, process_facts
+from spurproc.inspect.target import PidTarget
 from tests.inspect_program import (
     COLUMNS,
     PROGRAM,
@@ -25,7 +29,7 @@ from tests.inspect_program import (
     words,
 )
 from tests.payload import Payload
-from tests.relatives import NOBODY, Blocked, Foster
+from tests.relatives import NOBODY, Blocked, Foster, reborn
 from tests.trees import released
 
 Payloads = Callable[..., Payload]
@@ -119,8 +123,6 @@ def test_another_inode_is_gone_and_its_successor_left_alone(
 @pytest.mark.own_pid_namespace(mount=True)
 def test_a_number_given_again_is_not_the_old_process(capfd: pytest.CaptureFixture[str]) -> None:
     """The number is forced: the same pid, as good as the same moment, and another process."""
-    from tests.relatives import reborn  # noqa: PLC0415 - beside what it is for
-
     with Blocked() as first:
         name, pid = name_of(first.pid), first.pid
         first.reap()
@@ -129,6 +131,21 @@ def test_a_number_given_again_is_not_the_old_process(capfd: pytest.CaptureFixtur
             assert said.code == 1
             assert_one_line(said, "it is gone")
             assert inspect_here(capfd, "show", str(pid)).code == 0
+
+
+@INODES
+@pytest.mark.own_pid_namespace(mount=True)
+def test_what_proc_says_is_of_the_held_process_alone() -> None:
+    """Reaped, and its number given again, between the hold and the look: nothing is told of the successor."""
+    with Blocked(name=b"first") as first:
+        row = read_process(first.pid)
+        assert row is not None
+        with open_process(PidTarget(first.pid)) as held:
+            assert process_facts(held).name == member_name(row) == "first"
+            first.reap()
+            with reborn(row.pid):
+                assert set(process_facts(held).to_json().values()) == {None}
+                assert member_name(row._replace(start_ticks=row.start_ticks - 1)) is None
 
 
 @pytest.mark.parametrize("arguments", [["show"], ["signal", "KILL"]])

@@ -9,7 +9,17 @@ import pytest
 
 from spurproc.core.process.identity import ProcessIdentity
 from spurproc.core.tree.members import Containment
-from tests.inspect_program import PROGRAM, await_sleep, inspect, inspect_json, inspect_on_terminal, plain, recorded, words
+from tests.inspect_program import (
+    PROGRAM,
+    await_sleep,
+    inspect,
+    inspect_here,
+    inspect_json,
+    inspect_on_terminal,
+    plain,
+    recorded,
+    words,
+)
 
 CONTAINMENTS = [pytest.param(Containment.CGROUP, marks=pytest.mark.needs_cgroup_v2), Containment.DESCENDANTS]
 
@@ -24,11 +34,13 @@ CONTAINMENTS = [pytest.param(Containment.CGROUP, marks=pytest.mark.needs_cgroup_
         ("kill -9 $$", 1, "killed by SIGKILL"),
     ],
 )
-def test_an_end_by_the_record(tmp_path: Path, command: str, script: str, code: int, text: str) -> None:
+def test_an_end_by_the_record(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, command: str, script: str, code: int, text: str
+) -> None:
     with recorded(tmp_path / "run", "sh", "-c", script) as run:
         run.wait(10)
         document = inspect_json(command, run.folder)
-        said = inspect(command, run.folder)
+        said = inspect_here(capfd, command, run.folder)
     assert document["exit_code"] == said.code == code
     assert document["state"] == "ended"
     assert document["exit"]["text"] == text

@@ -110,10 +110,11 @@ def test_who_may_not_is_told_who_refused(payload: Payloads, how: list[str], name
 
 
 @pytest.mark.parametrize("how", [[], ["--tree"]])
-def test_without_pidfd_send_signal_nothing_is_sent(payload: Payloads, how: list[str]) -> None:
+@pytest.mark.parametrize("name", ["0", "KILL"])
+def test_without_pidfd_send_signal_nothing_is_sent(payload: Payloads, how: list[str], name: str) -> None:
     hold = payload("session")
     hold.wait_ready(3)
-    said = inspect("signal", *how, str(hold.pid), "KILL", env={"SPURPROC_MASK": "pidfd_send_signal"})
+    said = inspect("signal", *how, str(hold.pid), name, env={"SPURPROC_MASK": "pidfd_send_signal"})
     assert said.code == 5
     assert "pidfd_send_signal" in said.out + said.err
     assert released(hold) == 0

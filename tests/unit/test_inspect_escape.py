@@ -50,5 +50,11 @@ def test_names_stay_apart(one: bytes, other: bytes) -> None:
     assert (escaped(texts[0]) == escaped(texts[1])) == (one == other)
 
 
+def test_json_has_bytes_that_are_no_utf8_as_text() -> None:
+    assert escaped_json({"a\udcff": ["\udc80b", ("\ud800",), 1, None, "\x1b"]}) == {
+        "a\\xff": ["\\x80b", ["\\ud800"], 1, None, "\x1b"],
+    }
+
+
 def test_a_message_is_not_escaped_twice() -> None:
     assert printable("cannot open 'a\\x1b': no\n") == r"cannot open 'a\x1b': no\n"

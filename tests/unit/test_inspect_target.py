@@ -20,6 +20,7 @@ from spurproc.inspect.target import FolderTarget, InodeTarget, PidTarget, parse_
         ("/a/12:5", FolderTarget("/a/12:5")),
         ("12a", FolderTarget("12a")),
         ("run:7", FolderTarget("run:7")),
+        ("5:a/b", FolderTarget("5:a/b")),
         (".", FolderTarget(".")),
         ("a\x1bb", FolderTarget("a\x1bb")),
     ],

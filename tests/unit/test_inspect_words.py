@@ -23,9 +23,10 @@ from spurproc.errors import (
 )
 from spurproc.inspect.doctor.facilities import LOST
 from spurproc.inspect.exit_code import ExitCode
-from spurproc.inspect.main import exit_code_of
+from spurproc.inspect.main import _complain, exit_code_of
 from spurproc.inspect.provenance import CONTAINMENT, EXIT_SOURCE, NOT_YET, ROUTE, STRENGTH, exit_rows
 from spurproc.inspect.signal_name import parse_signal, signal_text
+from spurproc.inspect.signalling import _exit_code
 
 
 def test_every_facility_says_what_is_lost_without_it() -> None:
@@ -100,6 +101,32 @@ def test_signals(text: str, number: int) -> None:
 )
 def test_what_is_no_signal(text: str) -> None:
     assert parse_signal(text) is None
+
+
+@pytest.mark.parametrize(
+    ("signalled", "reasons", "complete", "code"),
+    [
+        (3, [], True, ExitCode.HOLDS),
+        (3, [], False, ExitCode.FAILS),
+        (3, ["not permitted"], True, ExitCode.FAILS),
+        (0, [], True, ExitCode.FAILS),
+        (0, ["not permitted"], True, ExitCode.FAILS),
+        (0, ["needs pidfd_send_signal"] * 2, True, ExitCode.UNSUPPORTED),
+        (0, ["needs pidfd_send_signal", "pid 1"], True, ExitCode.FAILS),
+    ],
+)
+def test_what_a_signal_report_means(signalled: int, reasons: list[str], complete: bool, code: ExitCode) -> None:
+    refused = [{"pid": 7, "reason": reason} for reason in reasons]
+    assert _exit_code({"signalled": signalled, "refused": refused, "complete": complete}) is code
+
+
+def test_a_complaint_is_one_printable_line(capsys: pytest.CaptureFixture[str]) -> None:
+    _complain("a\x1b[2J\n" + "b" * 5000 + "/end")
+    said = capsys.readouterr().err
+    assert said.startswith(r"spurproc-inspect: a\x1b[2J\n")
+    assert said.endswith("b/end\n")
+    assert said[:-1].isprintable()
+    assert len(said) < 700
 
 
 def test_signals_in_words() -> None:

@@ -65,15 +65,12 @@ def cli() -> None:
 
 def main(arguments: Sequence[str]) -> int:
     """Run one command and print what it answers; returns the exit code. Never a traceback for what can go wrong outside of us."""
-    _hold_standard_descriptors()
     _escape_what_cannot_be_encoded()
     try:
         return _answered(list(arguments))
     except BrokenPipeError:
         _drop(1)
         return ExitCode.BROKEN_PIPE
-    except KeyboardInterrupt:
-        return ExitCode.INTERRUPTED
 
 
 def _answered(arguments: list[str]) -> int:
@@ -96,6 +93,8 @@ def _answered(arguments: list[str]) -> int:
 
 def _failed(error: Exception, meta: dict[str, Any]) -> int:
     code = exit_code_of(error)
+    if isinstance(error, OutputLost):
+        _drop(1)
     message = error.format_message() if isinstance(error, click.ClickException) else str(error)
     _complain(message)
     if wants_json(meta) and code is not ExitCode.USAGE and not isinstance(error, OutputLost):
@@ -128,15 +127,6 @@ def _complain(message: str) -> None:
         sys.stderr.flush()
     except OSError:  # nobody is there to be told
         _drop(2)
-
-
-def _hold_standard_descriptors() -> None:
-    """A program started with a closed 0, 1 or 2 would be given that number for a pidfd, and print into it."""
-    for fd in range(3):
-        try:
-            os.fstat(fd)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is this one
 
 
 def _escape_what_cannot_be_encoded() -> None:

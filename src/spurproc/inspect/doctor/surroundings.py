@@ -8,6 +8,7 @@ import select
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
+from spurproc.core.deadline import deadline_after, left_s, poll_ms
 from spurproc.core.process.identity import procfs_is_ours
 from spurproc.core.process.pidfd import Pidfd
 from spurproc.core.tree.process_walk import proc_shows_all, read_processes
@@ -21,14 +22,14 @@ __all__ = ["find_surroundings"]
 _OLDEST_KERNEL = (5, 14)
 _FIRST_PID_NAMESPACE = 0xEFFFFFFC  # PROC_PID_INIT_INO, the same on every host
 _FIRST_CGROUP_NAMESPACE = 0xEFFFFFFB
-_REAP_S = 0.2
+_REAP_S = 1.0  # for all of them together
 _UNIT = re.compile(r"\.(service|scope)$")
 
 
 def find_surroundings() -> Iterator[Callable[[], Finding]]:
     """One look each, so that one that fails does not hide the others."""
     yield from (_kernel, _procfs, _hidden, _pid_namespace, _user_namespace, _time_namespace, _seccomp, _no_new_privs, _init)
-    yield lambda: _unit(root_name())
+    yield lambda: _unit(root_name)
 
 
 def _kernel() -> Finding:
@@ -53,6 +54,8 @@ def _procfs() -> Finding:
 
 def _hidden() -> Finding:
     source = "/proc/self/mountinfo, CapEff"
+    if not procfs_is_ours():
+        return _finding("hidepid", Status.UNKNOWN, "cannot be told without a /proc of ours", "", source)
     if proc_shows_all():
         return _finding("hidepid", Status.OK, "every process is seen", "", source)
     meaning = "of strangers neither names nor states are seen; without a cgroup nobody is proven to be the last of a tree"
@@ -84,7 +87,9 @@ def _time_namespace() -> Finding:
     source = "/proc/self/ns/time, time_for_children"
     mine, children = _inode("time"), _inode("time_for_children")
     if mine is None:
-        return _finding("time namespace", Status.OK, "none: this kernel has none", "", source)
+        without = _inode("pid") is not None  # that kind is older
+        status, value = (Status.OK, "none: this kernel has none") if without else (Status.UNKNOWN, "cannot be read")
+        return _finding("time namespace", status, value, "", source)
     if mine == children:
         return _finding("time namespace", Status.OK, str(mine), "start ticks compare within one time namespace alone", source)
     meaning = "children start in another one: identities by start ticks alone do not hold from here to there"
@@ -104,8 +109,10 @@ def _seccomp() -> Finding:
 
 
 def _no_new_privs() -> Finding:
-    if status_field("NoNewPrivs") != "1":
-        return _finding("no_new_privs", Status.OK, "not set", "", "/proc/self/status")
+    value = status_field("NoNewPrivs")
+    if value != "1":
+        status, text = (Status.UNKNOWN, "cannot be read") if value is None else (Status.OK, "not set")
+        return _finding("no_new_privs", status, text, "", "/proc/self/status")
     meaning = "set-user-id programs (sudo, su) gain nothing; every job inherits that"
     return _finding("no_new_privs", Status.LIMIT, "set", meaning, "/proc/self/status")
 
@@ -116,33 +123,39 @@ def _init() -> Finding:
     if os.getpid() == 1:
         meaning = "orphans come to it and are never reaped: run an init (docker run --init)"
         return _finding("init", Status.LIMIT, "this program is process 1", meaning, source)
-    name = read_text("/proc/1/comm") or "cannot be read"
+    name = read_text("/proc/1/comm")
+    if name is None or not procfs_is_ours():
+        return _finding("init", Status.UNKNOWN, "cannot be read", "", source)
     left = [row.pid for row in read_processes().values() if row.parent_pid == 1 and row.ended]
-    left = [pid for pid in left if not _is_reaped_soon(pid)]
+    deadline = deadline_after(_REAP_S)
+    left = [pid for pid in left if not _is_reaped(pid, deadline)]
     if not left:
         return _finding("init", Status.OK, name, "none of its children is a zombie that stays", source)
     meaning = f"{len(left)} zombies of it stay: a run's recorder and orphans are not reaped, and keep numbers and cgroup counts"
     return _finding("init", Status.LIMIT, name, meaning, source)
 
 
-def _is_reaped_soon(pid: int) -> bool:
+def _is_reaped(pid: int, deadline: float | None) -> bool:
     with suppress(SpurprocError, OSError):
         with Pidfd.open(pid) as pidfd:
             poll = select.poll()
             poll.register(pidfd.fileno(), 0)
-            poll.poll(_REAP_S * 1000)
+            poll.poll(poll_ms(left_s(deadline)))
         row = read_processes().get(pid)
         return row is None or not row.ended or row.parent_pid != 1
     return True
 
 
-def _unit(cgroup_root: str | None) -> Finding:
+def _unit(find_root: Callable[[], str | None]) -> Finding:
     """The innermost unit in the name of our own cgroup, and whether runs would stand inside of it."""
-    lines = [line.split(":", 2) for line in (read_text("/proc/self/cgroup") or "").split("\n")]
+    text = read_text("/proc/self/cgroup")
+    if text is None:
+        return _found_unit(Status.UNKNOWN, "cannot be read", "")
+    lines = [line.split(":", 2) for line in text.split("\n")]
     named = {controllers: path for _, controllers, path in (line for line in lines if len(line) == 3)}
     unit, old_unit = _unit_of(named.get("", "/")), _unit_of(named.get("name=systemd", "/"))
     if unit is not None:
-        return _in_unit(unit, cgroup_root)
+        return _in_unit(unit, find_root())
     if old_unit is not None:
         meaning = "tracked in a v1 hierarchy that a launch does not leave: stopping it with the default KillMode ends runs too"
         return _found_unit(Status.LIMIT, os.path.basename(old_unit), meaning)
