@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from spurproc.core import facilities
 from spurproc.core.facilities import MASK_VARIABLE, Facilities
 from spurproc.core.process import identity
+from tests import sandbox
 
-RUNGS = [
+_IN_A_PLAIN_RUN = [
     "",
     "pidfs_handle",
     "pidfs_inode",
@@ -23,7 +24,8 @@ RUNGS = [
     "pidfd_info",
     "pidfd_exit_info",
 ]
-"""Masks. The empty one is the strongest rung that this run has."""
+RUNGS = [""] if os.environ.get(MASK_VARIABLE) or sandbox.refused() else _IN_A_PLAIN_RUN
+"""Masks. The empty one is the strongest rung that this run has: the only one of a run that stands on a lower rung itself."""
 
 
 def probe_again() -> Facilities:
