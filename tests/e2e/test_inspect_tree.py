@@ -6,16 +6,21 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from spurproc.core.tree.members import Containment
+from spurproc.core.process.identity import ProcessIdentity
+from spurproc.core.tree.leader import Leader
+from spurproc.core.tree.members import Containment, ProcessTree
 from spurproc.core.tree.process_walk import ProcessRow, read_process
 from spurproc.inspect import tree_usage
+from spurproc.inspect.tree_members import Way, tree_members
 from tests.inspecting import PROGRAM, inspect, inspect_json, recorded_payload
+from tests.kernel.test_vantage import _INNER_TREE
 from tests.payload import Payload
 from tests.relatives import Blocked, Foster, reborn
 from tests.trees import inside, move
@@ -197,3 +202,23 @@ def test_a_stranger_who_comes_while_it_is_read_is_not_taken_for_it(monkeypatch: 
         same_tick = row_of(row.pid).start_ticks == row.start_ticks
         strangers.pop().reap()
         assert usage is None
+
+
+@pytest.mark.own_pid_namespace
+@pytest.mark.needs_facility("pidfs_handle")
+@pytest.mark.parametrize("kinds", [(), ("--time", "--boottime", "100000")], ids=["pid", "pid and time"])
+def test_a_leader_named_in_a_child_namespace_is_found_by_its_number_here(kinds: tuple[str, ...]) -> None:
+    """The number in its name is a stranger's here, and with a time namespace its start is another too."""
+    with Blocked() as stranger:
+        where = ["unshare", "--pid", "--mount-proc", "--fork", "--kill-child=SIGKILL", *kinds]
+        command = [*where, sys.executable, "-c", _INNER_TREE, str(stranger.pid)]
+        inner = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert inner.stdout is not None
+        identity = ProcessIdentity.from_text(inner.stdout.readline().strip())
+        assert identity.pid == stranger.pid
+        with identity.open() as held:
+            leader, child = tree_members(ProcessTree(leader=Leader(identity=identity, pidfd=held)))
+            assert leader.row.pid == held.pid != stranger.pid
+            assert leader.ways == {Way.LEADER, Way.GROUP}
+            assert (child.row.parent_pid, child.depth) == (leader.row.pid, 1)
+        inner.communicate(timeout=30)

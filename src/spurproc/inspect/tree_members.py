@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from spurproc.core.cgroup.cgroup import Cgroup
+from spurproc.core.process.identity import ProcessIdentity, number_here
+from spurproc.core.tree.leader import Leader
 from spurproc.core.tree.members import ProcessTree
 from spurproc.core.tree.process_walk import Descent, GroupOf, ProcessRow, read_process, read_processes
 from spurproc.errors import SpurprocError
@@ -105,12 +107,23 @@ def _held(tree: ProcessTree, pids: frozenset[int]) -> Iterator[tuple[Way, Proces
         yield from ((Way.DESCENDANT, row) for row in Descent(tree.subreaper).find())
     if tree.leader is None:
         return
-    leader = tree.leader.identity
-    row = read_process(leader.pid)
-    if row is not None and row.start_ticks == leader.start_ticks:
+    if (row := _leader_row(tree.leader)) is not None:
         yield Way.LEADER, row
-    with GroupOf(leader, tree.leader.pidfd) as group:
+    with GroupOf(tree.leader.identity, tree.leader.pidfd) as group:
         yield from ((Way.GROUP, member) for member in group.find())
+
+
+def _leader_row(leader: Leader) -> ProcessRow | None:
+    """Under its number here, which is another than its own where it was named in a child pid namespace."""
+    number = number_here(leader.identity, leader.pidfd)
+    row = read_process(number) if number else None
+    if row is None or row.start_ticks == leader.identity.start_ticks:
+        return row
+    try:  # its start was read in another time namespace
+        inode = ProcessIdentity.of(number).pidfs_inode
+    except SpurprocError:
+        return None
+    return row if inode is not None and inode == leader.identity.pidfs_inode else None
 
 
 def _merged(ways: dict[ProcessRow, set[Way]]) -> list[Member]:
