@@ -31,7 +31,7 @@ def main() -> None:
         return
     nouns = arguments.nouns or list(NOUNS)
     results = run(nouns, QUICK if arguments.quick else FULL)
-    path = arguments.output or _default_path(results, nouns)
+    path = arguments.output or _default_path(nouns)
     results.write(path)
     if nouns == list(NOUNS) and not arguments.quick:
         DOCUMENT.write_text(document(results, _shown(path)), encoding="utf-8")
@@ -42,7 +42,7 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("nouns", nargs="*", choices=[*NOUNS, []], metavar="NOUN", help=f"of {', '.join(NOUNS)}; all by default")
-    parser.add_argument("--output", type=Path, help="the raw results; benchmarks/results/<date>-<commit>.json by default")
+    parser.add_argument("--output", type=Path, help="the raw results; benchmarks/results/all.json by default")
     parser.add_argument("--quick", action="store_true", help="show that everything runs; the figures mean nothing")
     parser.add_argument("--render", type=Path, metavar="RESULTS", help="measure nothing: write docs/benchmarks.md from these")
     return parser.parse_args()
@@ -64,11 +64,9 @@ def run(nouns: list[str], scale: Scale) -> Results:
     return Results(machine=facts, scale=asdict(scale), questions=questions, targets=summary(benches), benches=benches)
 
 
-def _default_path(results: Results, nouns: list[str]) -> Path:
-    facts = results.machine
-    day, commit = str(facts["date"])[:10], str(facts["commit"])[:10] or "unknown"
-    part = "" if nouns == list(NOUNS) else f"part-{'-'.join(nouns)}-"
-    return HERE / "results" / f"{part}{day}-{commit}.json"
+def _default_path(nouns: list[str]) -> Path:
+    """One file for the run that the document is made from, kept in the repository; others are not."""
+    return HERE / "results" / ("all.json" if nouns == list(NOUNS) else f"part-{'-'.join(nouns)}.json")
 
 
 def _shown(path: Path) -> str:
