@@ -28,7 +28,10 @@ from __future__ import annotations
 
 import errno as _errno
 import os
-from typing import Any
+
+TYPE_CHECKING = False  # as in the package: `typing` is not worth its import here
+if TYPE_CHECKING:
+    from typing import Any
 
 __all__ = [
     "AlreadyGone",

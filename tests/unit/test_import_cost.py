@@ -25,6 +25,17 @@ print(*sorted((set(sys.modules) - before) & set({_HEAVY})))
     assert done.stdout.split() == []
 
 
+def test_the_package_alone_loads_next_to_nothing() -> None:
+    """Each public name brings its own at its first use; not even `typing`, which takes longer than all else."""
+    program = "import sys; before = set(sys.modules); import spurproc; print(*sorted(set(sys.modules) - before))"
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", program], check=True, capture_output=True, text=True, env={"PYTHONPATH": ":".join(sys.path)}
+    )
+    loaded = done.stdout.split()
+    assert {name for name in loaded if name.startswith("spurproc")} == {"spurproc", "spurproc.errors"}
+    assert not {"typing", "re", "enum", "dataclasses"} & set(loaded)
+
+
 def test_import_probes_nothing_and_sets_no_handler() -> None:
     program = """
 import signal, sys
