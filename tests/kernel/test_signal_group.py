@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import resource
 import signal
@@ -16,7 +17,7 @@ from spurproc.core.process.pidfd import Pidfd
 from spurproc.core.tree.leader import Leader
 from spurproc.core.tree.liveness import tree_liveness
 from spurproc.core.tree.members import Containment, ProcessTree, members
-from spurproc.core.tree.process_walk import GroupOf, read_process
+from spurproc.core.tree.process_walk import GroupOf, proc_shows_all, read_process
 from spurproc.core.tree.signalling import signal_tree
 from spurproc.core.tree.termination import KillPlan, Proof, terminate_tree
 from spurproc.errors import SignalRefused, SystemCallError
@@ -26,6 +27,7 @@ from tests.rungs import without
 from tests.trees import released, tree_of
 
 Start = Callable[..., Payload]
+_CLONE_NEWUSER = 0x10000000
 pytestmark = pytest.mark.needs_facility("pidfd_send_signal")
 
 
@@ -167,6 +169,33 @@ def test_descendants_of_a_subreaper(payload: Start) -> None:
     assert (report.route, report.signalled, report.complete) == (Route.DESCENDANTS, 2, True)
     assert keeper.wait_ready() == b"e", "the subreaper did not see its last descendant end"
     assert released(brother) == 0
+
+
+def test_caller_below_the_subreaper_is_named_and_spared() -> None:
+    """It is a descendant like the others."""
+    with Blocked() as brother:
+        above = ProcessTree(subreaper=ProcessIdentity.of(os.getpid()))
+
+        def ask() -> list[object]:
+            report = signal_tree(above, signal.SIGKILL)
+            return [report.signalled, [(refusal.pid == os.getpid(), refusal.reason.name) for refusal in report.refused]]
+
+        assert in_fork(ask) == [1, [[True, "CALLER"]]]
+        brother.end()
+
+
+@pytest.mark.needs_root
+@pytest.mark.own_pid_namespace(mount=True)
+def test_root_of_a_user_namespace_does_not_see_what_is_hidden() -> None:
+    """It has every capability, but only there: /proc goes on hiding what stands outside."""
+    subprocess.run(["mount", "-o", "remount,hidepid=2", "/proc"], check=True)
+    assert proc_shows_all()
+
+    def ask() -> bool:
+        assert ctypes.CDLL(None).unshare(_CLONE_NEWUSER) == 0
+        return proc_shows_all()
+
+    assert not in_fork(ask)
 
 
 @pytest.mark.needs_root

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -80,6 +81,29 @@ def test_seen_table_keeps_its_keys_when_it_grows() -> None:
         table.add(key)
     assert all(key in table for key in range(1, 6000))
     assert 6000 not in table
+
+
+def test_seen_table_keeps_one_slot_free() -> None:
+    """Or the search for who is not in it would never end."""
+    table: Any = ffi.new("spur_seen_t *", {"keys": (keys := ffi.new("uint64_t[]", 4)), "size": 4, "used": 0})
+    assert [lib.spur_seen_add(table, key) for key in (1, 2, 3, 4)] == [0, 0, 0, -errno.ENOSPC]
+    assert (list(keys).count(0), lib.spur_seen_has(table, 3)) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("path", "above", "within"),
+    [("/a/b", "/a", 1), ("/a", "/a", 1), ("/ab", "/a", 0), ("/", "/a", 0), ("/a", "/a/b", 0), ("/a", "/", 1), ("/b/a", "/a", 0)],
+)
+def test_a_path_that_only_begins_alike_is_not_within(path: str, above: str, within: int) -> None:
+    assert lib.spur_cgroup_path_within(path.encode(), len(path), above.encode()) == within
+
+
+@pytest.mark.parametrize("text", [b"unmovable 1\npopulated 0\n", b"populated 0\nfrozen 1\n", b"frozen 1\npopulated 0\n"])
+def test_populated_is_read_by_key_where_others_stand_first(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "events").write_bytes(text)
+    populated = ffi.new("int *", 7)
+    with (tmp_path / "events").open("rb") as events:
+        assert (lib.spur_cgroup_populated_read(events.fileno(), populated), populated[0]) == (0, 0)
 
 
 @pytest.mark.parametrize("signal", [-1, 65, 1000, True, "15", 9.0, None])

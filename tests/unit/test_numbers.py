@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 
@@ -44,3 +45,10 @@ def test_guard_refuses(pid: int) -> None:
 
 def test_guard_lets_others_pass() -> None:
     assert lib.spur_pid_guard(os.getppid()) == 0 or os.getppid() <= 1
+
+
+def test_a_descriptor_that_is_none_is_not_alive() -> None:
+    """poll(2) passes over a negative one, and says nothing but POLLNVAL of one that is closed: neither is a life."""
+    fd = os.open("/dev/null", os.O_RDONLY)
+    os.close(fd)
+    assert (lib.spur_pidfd_poll(-1), lib.spur_pidfd_poll(fd)) == (-errno.EBADF, -errno.EBADF)
