@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from tests.pace import at_this_pace
+
 MARKER = "own_pid_namespace(mount=, time=, user=, cgroup=, boottime_s=, timeout_s=): runs in a pid namespace of its own"
 _INSIDE = "SPURPROC_TEST_NAMESPACE"
 _REPORTS = "SPURPROC_TEST_REPORTS"
@@ -109,7 +111,7 @@ def _run(command: list[str], output: Path, reports: Path, timeout_s: float) -> s
     with output.open("wb") as sink:
         process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT)
         try:
-            return f"ended with status {process.wait(timeout_s)}"
+            return f"ended with status {process.wait(at_this_pace(timeout_s))}"
         except subprocess.TimeoutExpired:
             return f"was killed after {timeout_s:g} s"
         finally:
