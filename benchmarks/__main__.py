@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from importlib import import_module
+from inspect import getdoc
 from pathlib import Path
 
 from benchmarks.bare import HERE
@@ -57,7 +58,7 @@ def run(nouns: list[str], scale: Scale) -> Results:
             begun = time.monotonic()
             module = import_module(f"benchmarks.bench_{noun}")
             measure: Callable[[Scale], list[Figure]] = module.measure
-            questions[noun] = (module.__doc__ or "").strip()
+            questions[noun] = "\n\n".join((getdoc(module) or "", getdoc(measure) or ""))
             benches[noun] = {figure.name: figure for figure in measure(scale)}
             print(f"bench_{noun}: {time.monotonic() - begun:.0f} s", file=sys.stderr)
     facts["load_after"] = load_average()

@@ -29,6 +29,7 @@ BARE_POLL = "bare C, poll until it has ended"
 BARE_LEARN = "bare C, poll until it is reaped, and its status"
 PSUTIL = "psutil wait"
 PACKAGE = "pidfd package and select.poll"
+POLLS = "select.poll until it is reaped, without its status"
 AFTERWARDS = part(WAIT, "all but the sleep, for one that was reaped before")
 
 _WORD = struct.Struct("=Q")
@@ -53,6 +54,7 @@ def measure(scale: Scale) -> list[Figure]:
     ways: dict[str, Wait] = {
         WAIT: _wait,
         WAIT_ASYNC: _wait_async,
+        POLLS: _polls,
         BARE_POLL: partial(_bare, "bare_poll_end"),
         PSUTIL: _psutil,
     }
@@ -167,6 +169,20 @@ def _wait_async(pid: int) -> Callable[[], int]:
             return loop.run_until_complete(wait())
 
     return run
+
+
+def _polls(pid: int) -> Callable[[], int]:
+    pidfd, ended, reaped = Pidfd.open(pid), select.poll(), select.poll()
+    ended.register(pidfd.fileno(), select.POLLIN)
+    reaped.register(pidfd.fileno(), 0)
+
+    def wait() -> int:
+        with pidfd:
+            ended.poll()
+            reaped.poll()
+            return time.monotonic_ns()
+
+    return wait
 
 
 def _bare(symbol: str, pid: int) -> Callable[[], int]:

@@ -131,6 +131,7 @@ Made by `make bench` from the raw results in `{source}`; do not edit. Figures of
 | Python | {facts["python"]}, cffi {facts["cffi"]}; C by {facts["compiler"]} |
 | peers | psutil {facts["psutil"] or "not here"}, pidfd {facts["pidfd"] or "not here"} |
 | load average | {facts["load_before"]} before, {facts["load_after"]} after |
+| counts | {", ".join(f"`{name}` {value}" for name, value in results.scale.items())} |
 
 In each round every contender runs once, in turn, in the same process tree. A ratio is the median of the rounds' own ratios, so
 it can differ a little from that of the medians. The p99 of fewer than a hundred values is the largest. "Bare C" makes the same

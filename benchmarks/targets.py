@@ -150,7 +150,7 @@ TARGETS: tuple[Target, ...] = (
             _value(exits.wakeups(exits.WAIT_ASYNC), 0, "wake-ups of an idle wait_async"),
         ),
         also=(exits.WAIT_ASYNC, exits.BARE_POLL),
-        floor=(exits.BARE_POLL, exits.BARE_LEARN),
+        floor=(exits.BARE_POLL, exits.BARE_LEARN, exits.POLLS),
         parts=(exits.WAIT,),
     ),
     Target(
