@@ -186,6 +186,7 @@ def test_close_in_the_middle_of_a_look_is_seen() -> None:
             pidfd.liveness()
 
 
+@pytest.mark.needs_facility("pidfd_send_signal")
 def test_close_in_the_middle_of_a_signal_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the number of the descriptor could be another process's pidfd by the time that the kernel looks at it."""
     seen: list[tuple[bool, int]] = []

@@ -124,6 +124,7 @@ input()
 
 
 @pytest.mark.own_pid_namespace
+@pytest.mark.needs_facility("pidfd_send_signal")
 @pytest.mark.needs_facility("pidfs_handle")
 def test_the_number_of_an_inner_leader_is_a_strangers_here() -> None:
     """A tree named in a child pid namespace, reached from the parent: whoever has its number here is left alone."""
