@@ -15,12 +15,16 @@ RET_KILL_PROCESS = 0x80000000
 _LOAD, _JUMP_EQUAL, _JUMP_SET, _RETURN = 0x20, 0x15, 0x45, 0x06
 
 
-def refuse(number: int, errno: int, *, spared: tuple[int, int] | None = None) -> None:
+Bit = tuple[int, int]
+"""(place of an argument, a bit of it)."""
+
+
+def refuse(number: int, errno: int, *, spared: Bit | None = None, hit: Bit | None = None) -> None:
     """From now on the system call `number` fails with `errno` in this process and its children. seccomp(2).
 
-    `spared`: (place of an argument, a bit): with that bit set there it is allowed.
+    `spared`: with that bit set it is allowed; `hit`: only with that bit set it is refused.
     """
-    _install(filter_program([number], _RET_ERRNO | errno, spared=spared))
+    _install(filter_program([number], _RET_ERRNO | errno, spared=spared, hit=hit))
 
 
 def kill_on(number: int) -> None:
@@ -29,11 +33,12 @@ def kill_on(number: int) -> None:
 
 
 def filter_program(
-    numbers: Sequence[int], action: int, *, spared: tuple[int, int] | None = None
+    numbers: Sequence[int], action: int, *, spared: Bit | None = None, hit: Bit | None = None
 ) -> tuple[bytes, ctypes.Array[ctypes.c_char]]:
     """(struct sock_fprog, the memory that it points to): `action` for the system calls `numbers`, all others allowed."""
-    place, bit = spared or (0, 0)
-    look = ((_LOAD, 0, 0, 16 + 8 * place), (_JUMP_SET, 1, 0, bit)) if spared else ()  # the low half of an argument
+    place, bit = spared or hit or (0, 0)
+    jump = (_JUMP_SET, 1, 0, bit) if spared else (_JUMP_SET, 0, 1, bit)
+    look = ((_LOAD, 0, 0, 16 + 8 * place), jump) if bit else ()  # the low half of an argument
     instructions = (
         (_LOAD, 0, 0, 0),  # struct seccomp_data begins with the number
         *((_JUMP_EQUAL, len(numbers) - place, 0, number) for place, number in enumerate(numbers)),

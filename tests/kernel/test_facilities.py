@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import signal
@@ -15,7 +16,9 @@ from spurproc.core import facilities
 from spurproc.core._native import lib
 from spurproc.core.facilities import MASK_VARIABLE, Facilities
 from spurproc.errors import InvalidArgument
-from tests import sandbox
+from tests import sandbox, seccomp
+from tests.rungs import probe_again
+from tests.spawning import in_child
 
 
 def test_names_are_the_bits_of_the_c_core() -> None:
@@ -89,6 +92,20 @@ def _handle_root() -> bool:
     """FD_PIDFS_ROOT came after the handles; before it the weaker rung is as good."""
     version = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
     return version >= (6, 17)
+
+
+@pytest.mark.needs_facility("pidfd_process_group")
+@pytest.mark.parametrize("number", [errno.EPERM, errno.ENOSYS, errno.EINVAL])
+def test_group_signal_that_a_sandbox_refuses_is_not_there(number: int) -> None:
+    """A process may signal itself: EPERM is no word of the kernel's about rights."""
+
+    def body() -> None:
+        seccomp.refuse(sandbox.NUMBERS["pidfd_send_signal"], number, hit=(3, 4))
+        found = probe_again()
+        assert (found.pidfd_send_signal, found.pidfd_process_group) == (True, False)
+        assert dict(found.refusals)["pidfd_process_group"] == errno.errorcode[number]
+
+    in_child(body)
 
 
 @pytest.mark.needs_cgroup_v2

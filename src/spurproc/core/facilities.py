@@ -121,7 +121,7 @@ _NEEDS = (
 
 _MASKED = "masked"
 _PASSING = frozenset(("EMFILE", "ENFILE", "ENOMEM", "EAGAIN", "EINTR"))
-_REFUSALS = frozenset((errno.EPERM, errno.EACCES, errno.ENOSYS))
+_REFUSALS = frozenset((errno.EPERM, errno.ENOSYS))
 
 
 def vanished(error: int) -> str:
