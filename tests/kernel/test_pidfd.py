@@ -16,6 +16,7 @@ from spurproc.core.observation import Liveness
 from spurproc.core.process import pidfd as pidfd_module
 from spurproc.core.process.pidfd import Pidfd
 from spurproc.errors import AlreadyGone, InvalidArgument, NotPermitted, SignalRefused, Unsupported
+from tests.core_with import CoreWith
 from tests.payload import Payload
 from tests.pidfds import SPARED_FLAGS, open_pidfd
 from tests.relatives import NOBODY, Blocked, in_fork
@@ -200,20 +201,10 @@ def test_close_in_the_middle_of_a_signal_waits_for_it(monkeypatch: pytest.Monkey
     with Blocked() as process, Pidfd.open(process.pid) as pidfd:
         inode = os.fstat(pidfd.fileno()).st_ino
         closer = threading.Thread(target=pidfd.close)
-        monkeypatch.setattr(pidfd_module, "lib", _With(spur_pidfd_send_signal=signal_and_see))
+        monkeypatch.setattr(pidfd_module, "lib", CoreWith(spur_pidfd_send_signal=signal_and_see))
         pidfd.send_signal(signal.SIGCONT)
         closer.join()
     assert seen == [(True, inode)]
-
-
-class _With:
-    """The C core with some functions of the test's own."""
-
-    def __init__(self, **functions: Callable[..., int]) -> None:
-        self.__dict__ |= functions
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(lib, name)
 
 
 def test_signal_handler_may_enter_again() -> None:

@@ -14,10 +14,11 @@ import pytest
 from spurproc.core.cgroup.signal_report import RefusalReason, Route
 from spurproc.core.process.identity import ProcessIdentity, forget_reader
 from spurproc.core.process.pidfd import Pidfd
+from spurproc.core.tree import process_walk
 from spurproc.core.tree.leader import Leader
 from spurproc.core.tree.liveness import tree_liveness
 from spurproc.core.tree.members import Containment, ProcessTree, members
-from spurproc.core.tree.process_walk import GroupOf, proc_shows_all, read_process
+from spurproc.core.tree.process_walk import GroupOf, ProcessRow, proc_shows_all, read_process, read_processes
 from spurproc.core.tree.signalling import signal_tree
 from spurproc.core.tree.termination import KillPlan, Proof, terminate_tree
 from spurproc.errors import SignalRefused, SystemCallError
@@ -113,6 +114,59 @@ def test_recycled_pid_is_never_signalled(held: bool) -> None:
                 assert report.signalled == 0
                 assert report.route is Route.NOBODY
                 assert Pidfd.open(stranger.pid).liveness().value == "alive"
+
+
+@pytest.mark.own_pid_namespace
+def test_group_whose_number_is_handed_on_during_the_walk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was the leader's when the walk began: whoever is found under it by then is a stranger."""
+    strangers: list[Blocked] = []
+
+    def walk_late() -> dict[int, ProcessRow]:
+        first.reap()
+        strangers.append(reborn(first.pid))
+        os.setpgid(first.pid, first.pid)
+        return read_processes()
+
+    with Blocked() as first, Pidfd.open(first.pid) as pidfd:
+        with GroupOf(ProcessIdentity.of(first.pid), pidfd) as group:
+            monkeypatch.setattr(process_walk, "read_processes", walk_late)
+            assert group.find() == []
+        strangers[0].reap()
+
+
+@pytest.mark.needs_facility("pidfd_process_group")
+def test_member_that_left_the_session_keeps_the_number_no_more() -> None:
+    """The leader is reaped and nobody else is left: the number may be anybody's the next moment."""
+    (go, let_go), (said, say) = os.pipe(), os.pipe()
+    leader = os.fork()
+    if leader == 0:
+        os.setsid()
+        _lead(go, let_go, say)
+    with Pidfd.open(leader) as pidfd, GroupOf(ProcessIdentity.of(leader), pidfd) as group:
+        assert os.read(said, 1) == b"m"
+        assert len(group.find()) == 2
+        pidfd.send_signal(signal.SIGKILL)
+        pidfd.wait(timeout_s=10)
+        assert group.pinned()
+        os.write(let_go, b"g")
+        assert os.read(said, 1) == b"s"
+        assert not group.pinned()
+    for fd in (go, let_go, say, said):
+        os.close(fd)
+
+
+def _lead(go: int, let_go: int, say: int) -> None:
+    """The leader waits to be killed; its child, a member, leaves the session when it is told to, and ends when we do."""
+    if os.fork() == 0:
+        os.close(let_go)
+        os.write(say, b"m")
+        os.read(go, 1)
+        os.setsid()
+        os.write(say, b"s")
+        os.read(go, 1)
+        os._exit(0)
+    os.close(let_go)
+    signal.pause()
 
 
 def test_caller_in_the_group_is_refused() -> None:

@@ -111,6 +111,26 @@ def test_from_the_parent_pid_namespace_an_inner_process_is_alive() -> None:
     assert (identity.liveness(), identity.observe().evidence) == (UNKNOWN, "pid-namespace")
 
 
+_GROUP_OF_OUTSIDER = """
+import sys
+from spurproc.core.process.identity import ProcessIdentity
+from spurproc.core.process.pidfd import Pidfd
+from spurproc.core.tree.process_walk import GroupOf
+with Pidfd.take_fd(int(sys.argv[2])) as pidfd, GroupOf(ProcessIdentity.from_text(sys.argv[1]), pidfd) as group:
+    print(pidfd.pid, group.pinned(), group.holds_caller(), group.find())
+"""
+
+
+@pytest.mark.needs_root
+def test_group_of_an_outsider_is_not_that_of_all_without_a_number() -> None:
+    """0 is shown for every group and session that leads outside: the init of the namespace stands in such a one."""
+    with Blocked() as outsider:
+        text = ProcessIdentity.of(outsider.pid).to_text()
+        where = ["--pid", "--mount-proc"]
+        found = _elsewhere(where, _GROUP_OF_OUTSIDER, text, str(outsider.pidfd), fd=outsider.pidfd)
+    assert found == "0 False False []"
+
+
 _INNER_TREE = """
 import os, sys
 from spurproc.core.process.identity import ProcessIdentity

@@ -11,13 +11,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from spurproc.core._native import lib
 from spurproc.core.exit_info import ExitInfo, ExitKind, ExitSource
 from spurproc.core.facilities import Facilities
+from spurproc.core.process import pidfd as pidfd_module
 from spurproc.core.process.pidfd import Pidfd
 from spurproc.errors import ExitUnknown, InvalidArgument, WaitTimeout
+from tests.core_with import CoreWith
 from tests.payload import Payload
 from tests.relatives import NOBODY, Blocked, Foster, in_fork, traced
 from tests.rungs import RUNGS, without
@@ -249,6 +253,26 @@ def test_waiters_on_one_child_all_know(rung: Facilities) -> None:
             thread.join()
         assert {(info.code, info.source) for info in answers} == {(5, ExitSource.WAITED)}
         assert len(answers) == 4
+
+
+def test_waiter_that_comes_in_the_middle_of_a_reap_has_the_same_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the look that keeps the status and the reap nobody else may take it away."""
+    answers: list[ExitInfo] = []
+    second = threading.Thread(target=lambda: answers.append(pidfd.wait(timeout_s=10)))
+
+    def look_and_be_met(*arguments: Any) -> int:
+        error = int(lib.spur_pidfd_wait(*arguments))
+        if error == 0 and second.ident is None:
+            second.start()
+            second.join(0.1)
+        return error
+
+    with Blocked(5) as child, Pidfd.open(child.pid) as pidfd:
+        child.end()
+        monkeypatch.setattr(pidfd_module, "lib", CoreWith(spur_pidfd_wait=look_and_be_met))
+        answers.append(pidfd.wait(timeout_s=10))
+        second.join()
+    assert answers[0] is answers[1]
 
 
 @pytest.mark.needs_facility("pidfd_exit_info")
