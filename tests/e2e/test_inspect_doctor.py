@@ -138,9 +138,9 @@ def test_a_held_run_takes_as_many_descriptors_as_is_said(tmp_path: Path) -> None
 
 
 def test_a_sandbox() -> None:
-    """A seccomp filter (for a call that there is not) and no_new_privs, which it needs, are inherited by the program."""
+    """A seccomp filter (for a call that there is not) and no_new_privs are inherited by the program."""
     program = "import os, sys; from tests.seccomp import refuse; refuse(9999, 1); os.execv(sys.argv[1], sys.argv[1:])"
-    command = [sys.executable, "-c", program, str(PROGRAM), "doctor", "--json"]
+    command = ["setpriv", "--no-new-privs", sys.executable, "-c", program, str(PROGRAM), "doctor", "--json"]
     document = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True, cwd=ROOT).stdout)
     assert found(document, "seccomp")["status"] == "limit"
     assert found(document, "seccomp")["value"].startswith("mode 2")
