@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,21 @@ def test_pid_list_survives_any_cut(pids: list[int], cuts: list[int]) -> None:
 def test_pid_list_refuses_what_is_no_pid(text: bytes) -> None:
     found = ffi.new("spur_pid_list_t *")
     assert lib.spur_pid_list_feed(found, text, len(text)) == -errno.EBADMSG
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [(b"12\n345\n", [12, 345]), (b"", []), (b"12\n34", None), (b"12\n" * 4000, [12] * 4000), (b"1\n-2\n", None)],
+)
+def test_a_list_is_read_to_its_end_or_not_at_all(tmp_path: Path, text: bytes, found: list[int] | None) -> None:
+    """Half a number is another process's."""
+    (tmp_path / "cgroup.procs").write_bytes(text)
+    pids, count = ffi.new("int[]", 8192), ffi.new("size_t *")
+    folder_fd = os.open(tmp_path, os.O_RDONLY)
+    error = lib.spur_cgroup_pids_read(folder_fd, b"cgroup.procs", pids, 8192, count)
+    os.close(folder_fd)
+    assert (list(pids[0 : count[0]]) if error == 0 else None) == found
+    assert error in (0, -errno.EBADMSG)
 
 
 @given(keys=st.sets(st.integers(1, 2**64 - 1), max_size=300), others=st.sets(st.integers(1, 2**64 - 1), max_size=50))
