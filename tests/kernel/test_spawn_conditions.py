@@ -36,6 +36,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 _SYS_RECVMSG = {"x86_64": 47, "aarch64": 212}[os.uname().machine]
 _SYS_UMASK = {"x86_64": 95, "aarch64": 166}[os.uname().machine]
 _SYS_RT_SIGACTION = {"x86_64": 13, "aarch64": 134}[os.uname().machine]
+_HEAP_TIMEOUT_S = 120  # to touch it all, beside other work
 _HEAP_BYTES = 2 << 30
 _PAGE_BYTES = 4096
 
@@ -103,7 +104,7 @@ def test_many_threads_and_a_large_heap_together() -> None:
             for fields in (*ROUTES, DETACHED):
                 assert output_of(["/bin/echo", "-n", "here"], **fields)[0] == b"here"
 
-    in_child(body)
+    in_child(body, _HEAP_TIMEOUT_S)
 
 
 def test_spawns_from_many_threads_at_once() -> None:
@@ -151,7 +152,7 @@ def test_heap_of_2_gib_costs_nothing() -> None:
         with touched_heap():
             assert median_s(20) < small_s * 3 + 0.005
 
-    in_child(body)
+    in_child(body, _HEAP_TIMEOUT_S)
 
 
 def test_closed_stdio() -> None:

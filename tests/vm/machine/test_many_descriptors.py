@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import resource
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,14 +11,13 @@ import pytest
 
 from spurproc.core.facilities import Facilities
 from tests import seccomp
-from tests.pace import at_this_pace
+from tests.kernel.test_spawn_conditions import median_s
 from tests.rungs import probe_again
 from tests.spawning import DETACHED, ROUTES, in_child, output_of
 
 _NR_OPEN = Path("/proc/sys/fs/nr_open")
 _BILLION = 1_073_741_816  # the most that Linux allows
 _CLOSE_RANGE = 436
-_SPAWN_S = 0.05
 
 
 @pytest.fixture(autouse=True)
@@ -33,20 +31,18 @@ def _many_allowed() -> Iterator[None]:
 
 @pytest.mark.parametrize("number", [None, errno.EPERM, errno.ENOSYS], ids=["close_range", "EPERM", "ENOSYS"])
 def test_spawn_does_not_count_to_the_limit(number: int | None) -> None:
-    """SP-7: with close_range, and without it, in no time, and nothing leaks."""
+    """With close_range and without it: not much longer than under an ordinary limit, and nothing leaks."""
 
     def body() -> None:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (_BILLION, _BILLION))
         if number is not None:
             seccomp.refuse(_CLOSE_RANGE, number)
         probe_again()
         assert Facilities.current().close_range is (number is None)
-        bound_s = at_this_pace(_SPAWN_S)
+        ordinary_s = median_s(9)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (_BILLION, _BILLION))
+        assert median_s(9) < ordinary_s * 5  # counting would take minutes
         for fields in (*ROUTES, DETACHED):
-            output_of(["/bin/true"], **fields)
-            begun = time.monotonic()
             output, _ = output_of(["/bin/ls", "/proc/self/fd"], **fields)
-            assert time.monotonic() - begun < bound_s
             assert output.split() == [b"0", b"1", b"2", b"3"]
 
     in_child(body)
