@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spurproc.core.mountinfo import Mount, cgroup2_mounts, parse_mountinfo, read_mountinfo
+from spurproc.core.mountinfo import (
+    Mount,
+    cgroup2_mounts,
+    parse_cgroup2_mounts,
+    parse_mountinfo,
+    read_cgroup2_mounts,
+    read_mountinfo,
+)
 
 HYBRID = b"""31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
 40 31 0:37 / /sys/fs/cgroup/systemd rw,relatime shared:9 - cgroup cgroup rw,name=systemd
@@ -100,3 +107,22 @@ def test_no_text_upsets_the_parser(text: bytes) -> None:
 
 def test_own_mounts_are_read() -> None:
     assert "/proc" in {mount.point for mount in read_mountinfo()}
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([b"/", b"/cg", b"/cg\\040x"]),
+            st.sampled_from([b"cgroup2", b"cgroup", b"tmpfs"]),
+            st.sampled_from([b"rw", b"ro"]),
+        )
+    )
+)
+def test_nothing_is_missed_by_parsing_less(mounts: list[tuple[bytes, bytes, bytes]]) -> None:
+    """Neither a cgroup2 mount nor one of another kind that covers it."""
+    text = b"".join(b"9 1 0:5 / %s %s shared:1 - %s none rw\n" % (point, options, kind) for point, kind, options in mounts)
+    assert parse_cgroup2_mounts(text) == cgroup2_mounts(parse_mountinfo(text))
+
+
+def test_own_cgroup2_mounts_are_read() -> None:
+    assert read_cgroup2_mounts() == cgroup2_mounts(read_mountinfo())

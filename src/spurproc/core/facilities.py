@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass, fields
 
 from spurproc.core._native import check, ffi, lib
-from spurproc.core.mountinfo import cgroup2_mounts, read_mountinfo
+from spurproc.core.mountinfo import read_cgroup2_mounts
 from spurproc.errors import InvalidArgument, SystemCallError
 
 __all__ = ["MASK_VARIABLE", "Facilities", "check_call", "vanished"]
@@ -167,7 +167,7 @@ def _mask_names(mask: str) -> list[str]:
 def _cgroup2() -> tuple[str | None, frozenset[str], int]:
     """The first cgroup2 mount, its controllers, and the errno that stands for the absence of cgroup.kill."""
     try:
-        mount = next((mount.point for mount in cgroup2_mounts(read_mountinfo())), None)
+        mount = next((mount.point for mount in read_cgroup2_mounts()), None)
     except OSError as error:
         return None, frozenset(), error.errno or errno.EIO
     if mount is None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from spurproc.errors import from_errno
 
-__all__ = ["Mount", "cgroup2_mounts", "parse_mountinfo", "read_mountinfo"]
+__all__ = ["Mount", "cgroup2_mounts", "parse_cgroup2_mounts", "parse_mountinfo", "read_cgroup2_mounts", "read_mountinfo"]
 
 _OCTAL = re.compile(rb"\\([0-7]{3})")
 
@@ -50,7 +50,9 @@ class Mount:
 
 def _unescape(field: bytes) -> str:
     """Undo the kernel's escapes of space, tab, newline, backslash and '#'."""
-    return os.fsdecode(_OCTAL.sub(lambda match: bytes([int(match[1], 8) & 0xFF]), field))
+    if b"\\" in field:
+        field = _OCTAL.sub(lambda match: bytes([int(match[1], 8) & 0xFF]), field)
+    return os.fsdecode(field)
 
 
 def _parse_line(line: bytes) -> Mount | None:
@@ -78,11 +80,33 @@ def parse_mountinfo(text: bytes) -> tuple[Mount, ...]:
 
 def read_mountinfo() -> tuple[Mount, ...]:
     """The mounts of this process's mount namespace. Raises SystemCallError where `/proc` is not mounted."""
+    return parse_mountinfo(_read())
+
+
+def _read() -> bytes:
     try:
         with open("/proc/self/mountinfo", "rb") as file:
-            return parse_mountinfo(file.read())
+            return file.read()
     except OSError as error:
         raise from_errno(error.errno or errno.EIO, "read", "/proc/self/mountinfo") from None
+
+
+def parse_cgroup2_mounts(text: bytes) -> tuple[Mount, ...]:
+    """The `cgroup2_mounts` in `text`. Of the others only what may cover one is parsed: a host with containers has thousands."""
+    lines = text.split(b"\n")
+    points = {_point(line) for line in lines if b" - cgroup2 " in line}
+    return cgroup2_mounts(parse_mountinfo(b"\n".join(line for line in lines if _point(line) in points)))
+
+
+def read_cgroup2_mounts() -> tuple[Mount, ...]:
+    """The `cgroup2_mounts` of this process's mount namespace. Raises as `read_mountinfo`."""
+    return parse_cgroup2_mounts(_read())
+
+
+def _point(line: bytes) -> bytes:
+    """Where the mount of a line is, still escaped; empty for what is no mount."""
+    fields = line.split(b" ", 5)
+    return fields[4] if len(fields) > 5 else b""
 
 
 def cgroup2_mounts(mounts: tuple[Mount, ...]) -> tuple[Mount, ...]:

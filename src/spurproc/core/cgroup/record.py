@@ -10,7 +10,7 @@ from typing import TypeGuard
 from spurproc.core._native import ffi, lib
 from spurproc.core.cgroup.events import CgroupEvents, open_events
 from spurproc.core.cgroup.folder import folder_inode, open_folder
-from spurproc.core.mountinfo import cgroup2_mounts, read_mountinfo
+from spurproc.core.mountinfo import read_cgroup2_mounts
 from spurproc.core.observation import Liveness, Observation
 from spurproc.core.process.pidfd import SUBJECT
 from spurproc.core.vantage import Vantage, boot_id_valid
@@ -151,7 +151,7 @@ class CgroupRecord:
         """
         folder = ffi.new("int *")
         try:
-            mounts = cgroup2_mounts(read_mountinfo())
+            mounts = read_cgroup2_mounts()
         except OSError:
             return None
         for mount in mounts:

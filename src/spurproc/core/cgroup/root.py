@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from spurproc.core.cgroup.folder import open_folder, read_text, write_text
-from spurproc.core.mountinfo import Mount, cgroup2_mounts, read_mountinfo
+from spurproc.core.mountinfo import Mount, read_cgroup2_mounts
 from spurproc.errors import InvalidArgument, SpurprocError, from_errno
 
 __all__ = ["ROOT_VARIABLE", "CgroupRoot", "find_cgroup_root", "own_folder", "root_candidates"]
@@ -106,7 +106,7 @@ def _chosen_root(chosen: str) -> CgroupRoot:
 
 def root_candidates() -> Iterator[str]:
     """Where a root is tried for without SPURPROC_CGROUP_ROOT, in order. Only looks. Raises SystemCallError without /proc."""
-    for mount in cgroup2_mounts(read_mountinfo()):
+    for mount in read_cgroup2_mounts():
         if mount.read_only:
             continue
         if os.geteuid() == 0:

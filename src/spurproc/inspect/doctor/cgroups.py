@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from spurproc.core.cgroup.folder import kernel_path, open_folder
 from spurproc.core.cgroup.root import ROOT_VARIABLE, own_folder, root_candidates
 from spurproc.core.facilities import Facilities
-from spurproc.core.mountinfo import Mount, cgroup2_mounts, read_mountinfo
+from spurproc.core.mountinfo import Mount, read_cgroup2_mounts, read_mountinfo
 from spurproc.errors import SpurprocError
 from spurproc.inspect.doctor.finding import Finding, Status, read_text
 
@@ -132,7 +132,7 @@ def _limits_above(root: str) -> Iterator[Finding]:
 def _own_limits(above: str | None) -> Iterator[Finding]:
     """What this process, and a run without a cgroup of its own, is under; v1 controllers as well, which no launch leaves."""
     shared = set() if above is None else set(_upwards(above))
-    for mount in cgroup2_mounts(read_mountinfo())[:1]:
+    for mount in read_cgroup2_mounts()[:1]:
         own = own_folder(mount)
         for folder in [] if own is None else _upwards(own):
             if folder not in shared:
