@@ -35,7 +35,8 @@ SUBJECT = struct.Struct("=IiQQQQ16s")
 
 _REAP_SOON_S = 0.05
 _LOOK_S = 0.02
-_LIVENESS = {0: Liveness.ALIVE} | dict.fromkeys((1, 2, 3), Liveness.GONE)
+_LIVENESS = (Liveness.ALIVE, Liveness.GONE, Liveness.GONE, Liveness.GONE)
+"""By the set of spur_pidfd_state_t."""
 
 _Steps = Generator[tuple[int, float | None], bool, ExitInfo]
 """Yields (poll events, timeout_s) to wait for, is sent whether they came, returns the end. Does no waiting of its own.
@@ -125,9 +126,10 @@ class Pidfd:
         """Whether it, or any thread of it, still runs. One poll(2); never blocks, and never UNKNOWN while the pidfd is open."""
         fd = self._fd
         state = self._poll(fd)
-        if self._fd != fd or fd < 0:  # closed: what was polled may have been another's under the same number
-            self.fileno()
-        return _LIVENESS.get(state, Liveness.UNKNOWN)
+        if self._fd != fd or state < 0:
+            self.fileno()  # closed, perhaps: what was polled may have been another's under the same number
+            return Liveness.UNKNOWN
+        return _LIVENESS[state]
 
     def send_signal(self, sig: int) -> None:
         """Send `sig` (1 to 64) to this process and to no other. Source: pidfd_send_signal(2), Linux 5.1. Does not block.

@@ -33,7 +33,7 @@ def credentials_of(user: str | int | None, group: str | int | None, groups: Sequ
     """
     if user is None and group is None and groups is None:
         return Credentials(uid=None, gid=None, groups=None)
-    uid, entry = _user(user)
+    uid, entry = _user(user, needs_entry=group is None or groups is None)
     gid = _group("group", group) if group is not None else _default_gid(uid, entry)
     if groups is not None:
         members = [_group("groups", one) for one in groups]
@@ -50,11 +50,12 @@ def _number(field: str, value: object) -> int:
     return value
 
 
-def _user(user: str | int | None) -> tuple[int | None, pwd.struct_passwd | None]:
+def _user(user: str | int | None, *, needs_entry: bool) -> tuple[int | None, pwd.struct_passwd | None]:
     if user is None:
         return None, None
     if not isinstance(user, str):
-        return _user_of_uid(_number("user", user))
+        uid = _number("user", user)
+        return _user_of_uid(uid) if needs_entry else (uid, None)
     try:
         entry = pwd.getpwnam(user)
     except (KeyError, ValueError):
