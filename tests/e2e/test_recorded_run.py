@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from spurproc.core.cgroup.root import CgroupRoot
 from spurproc.core.exit_info import ExitInfo, ExitKind, ExitSource
 from spurproc.core.facilities import Facilities
 from spurproc.core.observation import Liveness
@@ -200,6 +201,22 @@ def test_a_recorder_that_cannot_be_born_there_joins_the_supervisors(tmp_path: Pa
         assert run.recorder is not None
         assert Path(f"/proc/{run.recorder.pid}/cgroup").read_text().rstrip().endswith("/supervisors")
         run.terminate(KILL)
+        run.remove()
+
+
+@pytest.mark.needs_facility("clone_into_cgroup")
+@pytest.mark.needs_facility("cgroup_kill")
+@pytest.mark.needs_cgroup_v2
+def test_a_leader_that_is_killed_at_its_birth_joins_its_cgroup(
+    tmp_path: Path, cgroup_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cgroup.kill once above its cgroup, and none above the recorder: the kernel kills what comes from there at its birth."""
+    monkeypatch.setenv("SPURPROC_CGROUP_ROOT", str(cgroup_root / "root"))
+    CgroupRoot(path=str(cgroup_root / "root")).prepare()
+    (cgroup_root / "root" / "steps" / "cgroup.kill").write_text("1")
+    with launch_recorded(SpawnPlan(argv=["sh", "-c", "grep /steps/ /proc/self/cgroup"]), tmp_path / "run") as run:
+        assert run.wait(10).code == 0
+        run.terminate()
         run.remove()
 
 
