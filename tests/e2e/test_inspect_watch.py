@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import select
 import signal
+import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,8 +21,10 @@ from tests.payload import Payload
 from tests.proc_listeners import Requests, alone, kernel_tells
 from tests.relatives import Blocked
 from tests.trees import move
+from tests.unit.test_inspect_proc_events import datagram
 
 Start = Callable[..., Payload]
+_CONNECTOR = 11  # NETLINK_CONNECTOR
 _SMALL_BUFFER = (
     "import sys; from spurproc.inspect import main, proc_connector; proc_connector._BUFFER_BYTES = 1;"
     "sys.exit(main.main(sys.argv[1:]))"
@@ -246,6 +250,38 @@ def test_a_killed_listener_leaves_its_request_to_the_watcher(payload: Start) -> 
         assert watch.rest() == 0
         assert requests.seen() == ["listen", "ignore"]
     assert kernel_tells() is before
+
+
+@pytest.mark.needs_proc_events
+def test_no_signal_but_sigkill_ends_the_listener(payload: Start) -> None:
+    """Nor one to the watcher's group or session: it is in none of them. It is there to stop when the watcher is killed."""
+    job = payload("hold")
+    job.wait_ready()
+    with ProcConnector() as connector, Watch(job.pid) as watch:
+        requests = Requests(connector)
+        watch.until("member")
+        assert os.getsid(watch.listener_pid()) == os.getpgid(watch.listener_pid()) == watch.listener_pid()
+        listener = held_listener(watch)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGALRM):
+            signal.pidfd_send_signal(listener, number)
+        watch.signal(signal.SIGKILL)
+        wait_ended(listener)
+        assert requests.seen() == ["listen", "ignore"]
+
+
+@pytest.mark.needs_proc_events
+def test_events_that_the_kernel_did_not_send_are_not_told() -> None:
+    """Root can send to the group as well."""
+    with (
+        shell("exit 7") as job,
+        Watch(job.pid) as watch,
+        socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, _CONNECTOR) as forger,
+    ):
+        watch.until("member", job.pid)
+        forger.sendto(datagram(0x80000000, struct.pack("=6I", job.pid, job.pid, 9, 17, 1, 1), cpu=1000), (0, 1))
+        let_go(job)
+        assert watch.rest() == 0
+        assert [told["wait_status"] for told in watch.told if told["event"] == "exit"] == [7 << 8]
 
 
 @pytest.mark.needs_proc_events
