@@ -18,7 +18,7 @@ from tests.inspect_program import (
     PROGRAM,
     Said,
     assert_one_line,
-    await_sleep,
+    await_waiting,
     inspect,
     inspect_here,
     inspect_json,
@@ -268,7 +268,7 @@ def test_an_interrupt_while_waiting(command: list[str]) -> None:
     """130, and nothing but that; the interrupt comes once the program sleeps in poll."""
     with subprocess.Popen(["sleep", "1000"]) as sleeper:
         waiting = subprocess.Popen([PROGRAM, *command, str(sleeper.pid)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        await_sleep(waiting.pid, "poll")
+        await_waiting(waiting.pid)
         waiting.send_signal(signal.SIGINT)
         out, err = waiting.communicate(timeout=_TIMEOUT_S)
         sleeper.kill()

@@ -20,6 +20,7 @@ from tests.inspect_program import (
     PROGRAM,
     assert_one_line,
     await_sleep,
+    await_waiting,
     inspect,
     inspect_as,
     inspect_here,
@@ -218,7 +219,7 @@ def test_wait_wakes_at_the_end(payload: Payloads, number: int, code: int) -> Non
     hold = payload("hold", str(number))
     hold.wait_ready()
     with subprocess.Popen([PROGRAM, "wait", str(hold.pid), "--timeout", "60"], stdout=subprocess.PIPE) as waiting:
-        await_sleep(waiting.pid, "poll")
+        await_waiting(waiting.pid)
         hold.release()
         assert hold.reap() == number
         out, _ = waiting.communicate(timeout=60)
@@ -243,7 +244,7 @@ def test_interrupts_are_left_as_they_are(payload: Payloads) -> None:
     hold.wait_ready()
     script = 'trap "" INT; exec "$0" wait "$1"'
     with subprocess.Popen(["sh", "-c", script, str(PROGRAM), str(hold.pid)], stdout=subprocess.DEVNULL) as waiting:
-        await_sleep(waiting.pid, "poll")
+        await_waiting(waiting.pid)
         waiting.send_signal(signal.SIGINT)
         hold.release()
         hold.reap()

@@ -11,7 +11,7 @@ from spurproc.core.process.identity import ProcessIdentity
 from spurproc.core.tree.members import Containment
 from tests.inspect_program import (
     PROGRAM,
-    await_sleep,
+    await_waiting,
     inspect,
     inspect_here,
     inspect_json,
@@ -81,7 +81,7 @@ def test_a_run_that_goes_on(tmp_path: Path) -> None:
 def test_wait_sleeps_until_the_end(tmp_path: Path) -> None:
     with recorded(tmp_path / "run", "sleep", "1000") as run:
         with subprocess.Popen([PROGRAM, "wait", run.folder, "--timeout", "60"], stdout=subprocess.PIPE) as waiting:
-            await_sleep(waiting.pid, "poll")
+            await_waiting(waiting.pid)
             run.signal(15)
             out, _ = waiting.communicate(timeout=60)
         assert waiting.returncode == 1
