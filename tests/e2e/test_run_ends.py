@@ -23,6 +23,7 @@ from spurproc.core.spawn.program import program_fd
 from spurproc.core.tree.members import Containment
 from spurproc.core.tree.termination import KillPlan, Proof
 from spurproc.errors import RunTimeout, RunUnproven
+from tests.pace import at_this_pace
 from tests.spawning import in_child
 
 CONTAINMENTS = pytest.mark.parametrize(
@@ -118,7 +119,7 @@ def test_a_killed_keeper_takes_the_leader_and_its_group_along() -> None:
     result = caught.value.result
     assert result.kind is ExitKind.UNKNOWN or result.signal == 9
     assert (result.leftovers.proof, result.leftovers.empty) == (Proof.NONE_FOUND, False)
-    assert time.monotonic() - begin < 4
+    assert time.monotonic() - begin < at_this_pace(4)
 
 
 def test_a_killed_keeper_is_never_a_normal_return() -> None:
@@ -130,7 +131,7 @@ def test_a_killed_keeper_is_never_a_normal_return() -> None:
             run(["sh", "-c", script], pass_fds=[fd], containment=Containment.DESCENDANTS)
     result = caught.value.result
     assert result.code == 3 or result.kind is ExitKind.UNKNOWN  # it was let go on to its own end
-    assert time.monotonic() - begin < 4
+    assert time.monotonic() - begin < at_this_pace(4)
 
 
 @pytest.mark.needs_root
@@ -164,7 +165,7 @@ def test_who_may_not_be_killed_is_named(payload_program: Callable[[str], Path]) 
             assert os.read(ready, 1) == b"r"
             assert (result.kind, len(result.leftovers.survivors)) == (ExitKind.UNKNOWN, 1)
             pidfd = Pidfd.open(result.leftovers.survivors[0].pid)
-        assert time.monotonic() - begin < 5
+        assert time.monotonic() - begin < at_this_pace(5)
         pidfd.wait(_TIMEOUT_S)
 
     try:

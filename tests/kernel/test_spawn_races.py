@@ -19,6 +19,7 @@ from spurproc.core.spawn.clone_call import CloneRequest, CloneResult, clone
 from spurproc.core.spawn.spawn import SpawnPlan, begin, spawn
 from spurproc.core.spawn.starting import read_progress
 from spurproc.errors import SpawnError
+from tests.pace import at_this_pace
 from tests.pidfds import open_pidfd
 from tests.spawning import DETACH, ROUTES, in_child, no_child_is_left, status_fields, wait_end
 from tests.syscall_watch import held_at, number
@@ -102,7 +103,7 @@ def test_descriptors_copied_by_a_fork_in_another_thread(monkeypatch: pytest.Monk
             wait_end(spawn(SpawnPlan(argv=["/bin/true"], **fields), timeout_s=8))
         with pytest.raises(SpawnError, match="EXEC"):
             spawn(SpawnPlan(argv=["/no/such/program"], umask=0o22), timeout_s=8)
-        assert time.monotonic() - begun < 8
+        assert time.monotonic() - begun < at_this_pace(8)
     finally:
         os.close(hold_write)
         for pid in strangers:

@@ -18,6 +18,7 @@ from spurproc.core.tree.leader import Leader
 from spurproc.core.tree.members import Containment, ProcessTree
 from spurproc.core.tree.termination import KillPlan, Proof, terminate_tree
 from spurproc.errors import SignalRefused
+from tests.pace import at_this_pace
 from tests.payload import Payload, build
 from tests.relatives import NOBODY, Blocked, in_fork
 from tests.rungs import without
@@ -28,6 +29,7 @@ needs_cgroup = pytest.mark.needs_cgroup_v2
 pytestmark = pytest.mark.needs_facility("pidfd_send_signal")
 TERM_ONLY = KillPlan(steps=((signal.SIGTERM, 0.05),))
 TERM_KILL = KillPlan(steps=((signal.SIGTERM, 0.05), (signal.SIGKILL, None)))
+LONG_GRACE = KillPlan(steps=((signal.SIGTERM, 120.0), (signal.SIGKILL, None)))
 MASKS = ["", "cgroup_kill", "pidfd_info", "pidfs_inode", "pidfd_open"]
 
 
@@ -45,8 +47,8 @@ def test_tree_that_listens_ends_at_the_first_step(cgroup: Cgroup, cgroup_root: P
     leader.wait_ready(2)
     with without(mask):
         start = time.monotonic()
-        report = terminate_tree(tree_of(leader, cgroup=cgroup))
-    assert time.monotonic() - start < 5, "the grace was slept through"
+        report = terminate_tree(tree_of(leader, cgroup=cgroup), LONG_GRACE)
+    assert time.monotonic() - start < 60, "the grace was slept through"
     assert (report.empty, report.proof, report.containment) == (True, Proof.CGROUP_EMPTY, Containment.CGROUP)
     assert [step.signal for step in report.steps] == [signal.SIGTERM]
     assert report.survivors == ()
@@ -138,7 +140,7 @@ def test_overall_deadline_ends_the_plan(cgroup: Cgroup, cgroup_root: Path, paylo
     leader.wait_ready(2)
     start = time.monotonic()
     report = terminate_tree(tree_of(leader, cgroup=cgroup), KillPlan(steps=((signal.SIGTERM, 60.0),)), timeout_s=0.05)
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < at_this_pace(5)
     assert not report.empty
     assert len(report.survivors) == 2
 
@@ -241,7 +243,7 @@ def test_many_members_without_a_cgroup_end_in_bounded_time(payload: Start) -> No
     keeper.wait_ready(3)
     start = time.monotonic()
     assert terminate_tree(ProcessTree(subreaper=ProcessIdentity.of(keeper.pid)), TERM_KILL).empty
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < at_this_pace(10)
 
 
 @needs_cgroup

@@ -15,8 +15,10 @@ import json
 import spurproc
 folder = sys.argv[1]
 whole = spurproc.run(["sh", "-c", "sh -c 'exec sleep 1000' & exit 3"], kill_plan=spurproc.KillPlan(steps=((9, None),)))
-job = spurproc.SpawnPlan(argv=["sh", "-c", "cat /proc/self/cgroup; exec sleep 1000"], stdout=folder + ".out")
+output, stdout = os.pipe()
+job = spurproc.SpawnPlan(argv=["sh", "-c", "cat /proc/self/cgroup; exec sleep 1000"], stdout=stdout)
 with spurproc.launch_recorded(job, folder) as run:
+    where = os.read(output, 4096).decode().strip()
     alive = run.liveness().value
     report = run.terminate(spurproc.KillPlan.default())
     end = run.wait(60)
@@ -25,7 +27,7 @@ own = open("/proc/self/cgroup").read().strip()
 print(json.dumps({
     "uid": os.getuid(), "run": [whole.containment.value, whole.code, whole.leftovers is not None and whole.leftovers.empty],
     "alive": alive, "empty": report.empty, "end": [end.kind.value, end.signal],
-    "own": own, "job": open(folder + ".out").read().strip(), "oom_kills": end.oom_kills,
+    "own": own, "job": where, "oom_kills": end.oom_kills,
 }))
 """
 
