@@ -9,6 +9,7 @@ import resource
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,14 +17,17 @@ from spurproc.core.cgroup.root import CgroupRoot
 from spurproc.core.exit_info import ExitInfo, ExitKind, ExitSource
 from spurproc.core.facilities import Facilities
 from spurproc.core.observation import Liveness
+from spurproc.core.recorded import launch
 from spurproc.core.recorded.launch import launch_recorded
 from spurproc.core.recorded.lock import FolderLock
 from spurproc.core.recorded.run import RecordedRun
 from spurproc.core.spawn.plan import SpawnPlan
+from spurproc.core.spawn.spawn import begin
 from spurproc.core.tree.members import Containment
 from spurproc.core.tree.termination import KillPlan
 from spurproc.errors import Busy, WaitTimeout
 from tests.recording import Launcher, read_from_new_process
+from tests.relatives import Blocked
 
 CONTAINMENTS = [pytest.param("cgroup", marks=pytest.mark.needs_cgroup_v2), "descendants"]
 KILL = KillPlan(steps=((signal.SIGKILL, None),))
@@ -201,6 +205,25 @@ def test_a_recorder_that_cannot_be_born_there_joins_the_supervisors(tmp_path: Pa
         assert run.recorder is not None
         assert Path(f"/proc/{run.recorder.pid}/cgroup").read_text().rstrip().endswith("/supervisors")
         run.terminate(KILL)
+        run.remove()
+
+
+def test_a_fork_of_the_launcher_keeps_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forked by another thread in the middle of a launch, it has a copy of the lock's descriptor, and lives on."""
+    forks: list[Blocked] = []
+
+    def fork_first(*arguments: Any, **options: Any) -> Any:
+        forks.append(Blocked())
+        return begin(*arguments, **options)
+
+    monkeypatch.setattr(launch, "begin", fork_first)
+    with launch_recorded(SpawnPlan(argv=["true"]), tmp_path / "run") as run:
+        run.wait(10)
+        recorder_ended(run)
+        lock = FolderLock.take(run._held.files.folder)
+        assert lock is not None
+        lock.close()
+        forks[0].reap()
         run.remove()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +14,7 @@ import pytest
 
 from spurproc.core.recorded.end import NotYet
 from spurproc.core.recorded.folder import RunFolder
+from spurproc.core.recorded.held import HeldRun
 from spurproc.core.recorded.lock import FolderLock
 from spurproc.core.recorded.run import RecordedRun
 from spurproc.core.recorded.waiting import wait_steps
@@ -319,3 +320,45 @@ def test_descendants_are_not_gone_before_the_recorder_says_so(tmp_path: Path, mo
         os.waitid(os.P_PIDFD, crash.recorder, os.WEXITED | os.WNOWAIT)
         assert run.observe().evidence == "empty"
         run.remove()
+
+
+@contextmanager
+def _looks_late(happens: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a reader that was not running for a while does: `happens` stands between its look at the notes and at the recorder."""
+
+    def look(held: HeldRun) -> bool:
+        happens()
+        return False
+
+    with monkeypatch.context() as patched:
+        patched.setattr(HeldRun, "recorder_lives", look)
+        yield
+
+
+def test_a_leader_named_between_two_looks_was_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it in the notes that a reader had read before, the run would be called one that never started."""
+    os.mkfifo(tmp_path / "go")
+    with stopped_at("CLONED", tmp_path, "descendants", ["sh", "-c", f"read _ < {tmp_path}/go"]) as crash:
+
+        def launch_and_die() -> None:
+            crash.go_on()
+            assert crash.launcher.outcome() == "launched"
+            crash.kill_recorder()
+
+        with RecordedRun.open(tmp_path / "run") as run:
+            assert run.leader is None
+            with _looks_late(launch_and_die, monkeypatch):
+                assert run.exit_info().reason == NotYet.RUNNING.value
+        (tmp_path / "go").write_text("\n")
+
+
+def test_an_end_recorded_between_two_looks_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody who lives can say it any more by the time that the reader has the lock: the record does."""
+    with stopped_at("CLONED", tmp_path, "descendants", ["sh", "-c", JOB.format(tmp_path)]) as crash:
+
+        def go_to_the_end() -> None:
+            crash.go_on()
+            os.waitid(os.P_PIDFD, crash.recorder, os.WEXITED)
+
+        with RecordedRun.open(tmp_path / "run") as run, _looks_late(go_to_the_end, monkeypatch):
+            assert run.exit_info().code == 7
