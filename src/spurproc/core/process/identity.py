@@ -25,6 +25,13 @@ __all__ = ["IdentityStrength", "ProcessIdentity", "named_here", "number_here", "
 _MAGIC = "spurproc-id"
 _VERSION = 1
 _U64 = 2**64 - 1
+_RANGES = (
+    ("pid", 1, 0x7FFFFFFF),
+    ("start_ticks", 0, _U64),
+    ("pidfs_inode", 1, _U64),
+    ("pid_namespace", 0, _U64),
+    ("time_namespace", 0, _U64),
+)
 _KIND = lib.SPUR_SUBJECT_IDENTITY
 
 
@@ -264,13 +271,7 @@ def forget_reader() -> None:
 
 
 def _check_fields(identity: ProcessIdentity) -> None:
-    for name, low, high in (
-        ("pid", 1, 0x7FFFFFFF),
-        ("start_ticks", 0, _U64),
-        ("pidfs_inode", 1, _U64),
-        ("pid_namespace", 0, _U64),
-        ("time_namespace", 0, _U64),
-    ):
+    for name, low, high in _RANGES:
         value = getattr(identity, name)
         if value is None and name == "pidfs_inode":
             continue
