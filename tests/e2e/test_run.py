@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from spurproc.core.cgroup.root import find_cgroup_root
 from spurproc.core.command.run import run
 from spurproc.core.exit_info import ExitKind, ExitSource
 from spurproc.core.facilities import Facilities
@@ -47,6 +48,14 @@ def test_a_command_ends_and_says_something(containment: Containment) -> None:
     assert result.leftovers is None
     with pytest.raises(ProcessFailed):
         result.check()
+
+
+def test_oom_kills_are_counted_or_not_known(containment: Containment) -> None:
+    """0 is a count: where the memory controller does not count, or there is no cgroup to ask, it is None."""
+    root = None if containment is Containment.DESCENDANTS else find_cgroup_root()
+    result = run(["true"], containment=containment)
+    counts = root is not None and "memory" in Path(root.steps, "cgroup.subtree_control").read_text().split()
+    assert result.oom_kills == (0 if counts else None)
 
 
 def test_a_signal_is_a_signal(containment: Containment) -> None:

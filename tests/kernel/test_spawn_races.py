@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import os
 import signal
 import threading
@@ -159,3 +160,26 @@ def test_target_user_that_stops_the_child_at_a_stage(tmp_path: Path, *, detach: 
         starting.confirm(0.1)
     assert (caught.value.errno, caught.value.stage) == (errno.ETIMEDOUT, "STDOUT")
     assert spawned.identity.liveness().value == "gone"
+
+
+def test_plan_cannot_be_changed_once_the_program_has_it() -> None:
+    """What was checked is what is done, whoever else gets at the descriptor through /proc."""
+
+    def body() -> None:
+        seals: list[int] = []
+
+        def look(pid: int) -> None:
+            folder = f"/proc/{pid}/fd"
+            names = [name for name in os.listdir(folder) if "spurproc-plan" in os.readlink(f"{folder}/{name}")]
+            fd = os.open(f"{folder}/{names[0]}", os.O_RDWR)
+            seals.append(fcntl.fcntl(fd, fcntl.F_GET_SEALS))
+            os.close(fd)
+
+        reader()
+        with held_at("execveat", look):
+            spawned = spawn(SpawnPlan(argv=["true"], umask=0o22))
+        spawned.pidfd.wait(10)
+        spawned.pidfd.close()
+        assert seals == [fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE]
+
+    in_child(body)

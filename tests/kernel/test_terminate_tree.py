@@ -12,10 +12,13 @@ from pathlib import Path
 import pytest
 
 from spurproc.core.cgroup.cgroup import Cgroup
+from spurproc.core.cgroup.signal_report import SignalReport
 from spurproc.core.process.identity import ProcessIdentity
 from spurproc.core.process.pidfd import Pidfd
+from spurproc.core.tree import termination
 from spurproc.core.tree.leader import Leader
 from spurproc.core.tree.members import Containment, ProcessTree
+from spurproc.core.tree.signalling import signal_tree
 from spurproc.core.tree.termination import KillPlan, Proof, terminate_tree
 from spurproc.errors import SignalRefused
 from tests.pace import at_this_pace
@@ -271,3 +274,43 @@ def test_caller_that_is_the_subreaper_ends_its_own_descendants(payload: Start) -
         return [report.proof.name, report.steps[0].signalled, left]
 
     assert in_fork(ask) == ["NO_DESCENDANTS", 2, [-15, -15]]
+
+
+@needs_cgroup
+def test_who_moves_in_after_the_kill_is_killed_too(
+    cgroup: Cgroup, cgroup_root: Path, payload: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The signal has gone out once, and then somebody puts one more process there."""
+    leader, late = payload("hold", cgroup=cgroup_root), payload("hold")
+    leader.wait_ready()
+    late.wait_ready()
+    sent: list[int] = []
+
+    def signal_and_move(tree: ProcessTree, number: int) -> SignalReport:
+        report = signal_tree(tree, number)
+        if not sent:
+            move(late.pid, cgroup_root)
+        sent.append(number)
+        return report
+
+    monkeypatch.setattr(termination, "signal_tree", signal_and_move)
+    report = terminate_tree(tree_of(leader, cgroup=cgroup), KillPlan(steps=((signal.SIGKILL, None),)), timeout_s=10)
+    assert (report.empty, sent, late.reap()) == (True, [signal.SIGKILL] * 2, -9)
+
+
+@needs_cgroup
+def test_a_stopped_member_has_the_signal_before_it_is_continued(
+    cgroup: Cgroup, cgroup_root: Path, payload: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not to run on for a moment first, as if nothing had been said."""
+    leader = payload("hold", cgroup=cgroup_root)
+    leader.wait_ready()
+    sent: list[int] = []
+
+    def note(tree: ProcessTree, number: int) -> SignalReport:
+        sent.append(number)
+        return signal_tree(tree, number)
+
+    monkeypatch.setattr(termination, "signal_tree", note)
+    assert terminate_tree(tree_of(leader, cgroup=cgroup), LONG_GRACE).empty
+    assert sent == [signal.SIGTERM, signal.SIGCONT]
