@@ -41,6 +41,15 @@ class Part:
         """Whether a test failed, or a file gave no answer, or a skip hid a test that this guest could have run."""
         return bool(self.faults or self.counts["failed"] or self.counts["error"] or not self.counts["passed"])
 
+    def take(self, line: str, file: str) -> bool:
+        """Note what a line of pytest's output says; whether these were the totals of `file`."""
+        totals, skip = _TOTALS.match(line), _SKIP.match(line)
+        if totals:
+            self.counts.update(_counts(totals[1]))
+        elif skip and not skip["reason"].startswith(_ALLOWED_SKIPS):
+            self.faults.append(f"skipped in {file}: {skip['reason']}")
+        return totals is not None
+
     def totals(self, took_s: float) -> str:
         """In the words of pytest."""
         words = [f"{self.counts[word]} {word}" for word in ("failed", "passed", "skipped", "error") if self.counts[word]]
@@ -85,12 +94,7 @@ def _run_file(file: str, part: Part) -> None:
         assert service.stdout is not None
         for line in service.stdout:
             print(line, end="", flush=True)
-            totals, skip = _TOTALS.match(line), _SKIP.match(line)
-            if totals:
-                counted = True
-                part.counts.update(_counts(totals[1]))
-            elif skip and not skip["reason"].startswith(_ALLOWED_SKIPS):
-                part.faults.append(f"skipped in {file}: {skip['reason']}")
+            counted = part.take(line, file) or counted
     if not counted:
         part.faults.append(f"{file} ended without totals (status {service.returncode})")
 
