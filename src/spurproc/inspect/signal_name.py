@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from spurproc.inspect.parameter import ParameterType
+
 __all__ = ["SIGNAL", "parse_signal", "signal_text"]
 
 _NUMBER = re.compile(r"0|[1-9][0-9]?", re.ASCII)
@@ -39,7 +41,7 @@ def signal_text(number: int) -> str:
         return f"signal {number}"
 
 
-class _SignalType(click.ParamType[int]):
+class _SignalType(ParameterType[int]):
     name = "signal"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:

@@ -10,6 +10,7 @@ import click
 
 from spurproc.errors import InvalidArgument
 from spurproc.inspect.escape import escaped
+from spurproc.inspect.parameter import ParameterType
 
 __all__ = ["TARGET", "FolderTarget", "InodeTarget", "PidTarget", "Target", "parse_pid", "parse_target"]
 
@@ -98,7 +99,7 @@ def _shown(text: str) -> str:
     return f"'{escaped(cut)}'"
 
 
-class _TargetType(click.ParamType[Target]):
+class _TargetType(ParameterType[Target]):
     name = "target"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Target:

@@ -14,13 +14,14 @@ from spurproc.inspect.answer import Answer
 from spurproc.inspect.ending import Subject, ended_answer, not_ended_answer
 from spurproc.inspect.held import open_folder, open_process
 from spurproc.inspect.output import json_option
+from spurproc.inspect.parameter import ParameterType
 from spurproc.inspect.provenance import process_fields, process_rows, run_fields, run_rows
 from spurproc.inspect.target import TARGET, FolderTarget, Target
 
 __all__ = ["SECONDS", "command"]
 
 
-class _SecondsType(click.ParamType[float]):
+class _SecondsType(ParameterType[float]):
     name = "seconds"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
