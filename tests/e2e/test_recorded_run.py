@@ -233,10 +233,10 @@ def test_a_fork_of_the_launcher_keeps_no_lock(tmp_path: Path, monkeypatch: pytes
 def test_a_leader_that_is_killed_at_its_birth_joins_its_cgroup(
     tmp_path: Path, cgroup_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A cgroup.kill once above its cgroup, and none above the recorder: the kernel kills what comes from there at its birth."""
+    """One cgroup.kill in the recorder's own cgroup and none in the job's: the kernel kills what is born across."""
     monkeypatch.setenv("SPURPROC_CGROUP_ROOT", str(cgroup_root / "root"))
     CgroupRoot(path=str(cgroup_root / "root")).prepare()
-    (cgroup_root / "root" / "steps" / "cgroup.kill").write_text("1")
+    (cgroup_root / "root" / "supervisors" / "cgroup.kill").write_text("1")
     with launch_recorded(SpawnPlan(argv=["sh", "-c", "grep /steps/ /proc/self/cgroup"]), tmp_path / "run") as run:
         assert run.wait(10).code == 0
         run.terminate()

@@ -21,7 +21,7 @@ from spurproc.core.exit_info import ExitKind, ExitSource
 from spurproc.core.facilities import Facilities
 from spurproc.core.tree.members import Containment
 from spurproc.core.tree.process_walk import Descent, GroupOf
-from spurproc.core.tree.termination import KillPlan
+from spurproc.core.tree.termination import KillPlan, Proof
 from spurproc.errors import InvalidArgument, ProcessFailed, RunTimeout, RunUnproven, SpawnError, SystemCallError, WaitTimeout
 from tests.pace import at_this_pace
 
@@ -280,3 +280,20 @@ def test_walks_alone_prove_nothing(tmp_path: Path, containment: Containment, mon
     assert result.leftovers is not None
     assert result.leftovers.empty
     assert (tmp_path / "end").exists()
+
+
+def test_a_tree_that_no_walk_sees_and_that_stays_is_unproven(
+    tmp_path: Path, containment: Containment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often nobody was found: its keeper has not said that nobody is left."""
+    if containment is Containment.CGROUP:
+        return
+    monkeypatch.setattr(Descent, "find", lambda _: [])
+    monkeypatch.setattr(GroupOf, "find", lambda _: [])
+    os.mkfifo(tmp_path / "end")
+    script = f"(setsid sh -c 'read _ < {tmp_path}/end' > /dev/null 2>&1 &)"
+    with pytest.raises(RunUnproven) as caught:
+        run(["sh", "-c", script], containment=containment, kill_plan=KillPlan(steps=((signal.SIGKILL, None),)))
+    assert caught.value.result.leftovers is not None
+    assert caught.value.result.leftovers.proof is Proof.NONE_FOUND
+    (tmp_path / "end").write_text("\n")
