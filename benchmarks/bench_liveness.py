@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import select
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import psutil
@@ -14,7 +14,7 @@ from benchmarks.bare import function
 from benchmarks.cgroup_home import NONE_HERE
 from benchmarks.measure import Contender, Figure, absent, calls_ns, interleave, loops_ns
 from benchmarks.members import Tree, many, tree
-from benchmarks.parts import part
+from benchmarks.parts import measure_parts, part
 from benchmarks.peers import lacking, pidfd_package
 from benchmarks.scale import Scale
 from spurproc.core._native import lib
@@ -22,7 +22,7 @@ from spurproc.core.cgroup.cgroup import Cgroup
 from spurproc.core.process.identity import ProcessIdentity
 from spurproc.core.process.pidfd import Pidfd
 from spurproc.core.spawn.spawn import Spawned
-from spurproc.core.tree.liveness import liveness_many
+from spurproc.core.tree.liveness import Subject, liveness_many
 
 HELD = "Pidfd.liveness"
 STORED = "ProcessIdentity.liveness"
@@ -51,7 +51,24 @@ def measure(scale: Scale) -> list[Figure]:
         singles = interleave(_singles(target, scale), rounds, scale.warm_up)
     with many(scale.members) as (spawned, cgroups):
         contenders = [*_many(spawned, scale), *_many_cgroups(cgroups, scale)]
-        return singles + interleave(contenders, rounds, scale.warm_up) + _missing(cgroups)
+        many_at_once = interleave(contenders, rounds, scale.warm_up) + _parts(spawned, cgroups, scale.rounds)
+    return singles + many_at_once + _missing(cgroups)
+
+
+def _parts(spawned: list[Spawned], cgroups: list[Cgroup], times: int) -> list[Figure]:
+    """Of one call about all of them."""
+    figures = []
+    for call, items, core in (
+        (MANY_IDENTITIES, [one.identity for one in spawned], "spur_liveness_many"),
+        (MANY_CGROUPS, cgroups, "spur_liveness_cgroups"),
+    ):
+        places = {"all of it": f"{__name__}:liveness_many", "the C core's call": f"spurproc.core.tree.liveness:lib.{core}"}
+        figures += measure_parts(call, partial(_ask_all, items), places, times) if items else []
+    return figures
+
+
+def _ask_all(items: Sequence[Subject]) -> Callable[[], object]:
+    return liveness_many(items).clear
 
 
 def _missing(cgroups: list[Cgroup]) -> list[Figure]:

@@ -99,7 +99,8 @@ def _explanation(target: Target, figures: Mapping[str, Figure]) -> Iterator[str]
         parts = [
             replace(figure, name=name.removeprefix(part(call, ""))) for name, figure in figures.items() if is_part(call, name)
         ]
-        yield f"Parts of `{call}`, some within others:\n\n{figure_table(parts)}"
+        if parts:
+            yield f"Parts of `{call}`, some within others:\n\n{figure_table(parts)}"
 
 
 def figure_table(figures: list[Figure]) -> str:

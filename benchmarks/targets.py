@@ -107,6 +107,7 @@ TARGETS: tuple[Target, ...] = (
             _times(liveness.MANY_CGROUPS, liveness.BARE_CGROUPS, 1.25, "C, cgroups"),
         ),
         floor=(liveness.BARE_IDENTITIES, liveness.BARE_CGROUPS),
+        parts=(liveness.MANY_IDENTITIES, liveness.MANY_CGROUPS),
     ),
     Target(
         what="signal_tree of 1,000 members, signal 0 and SIGTERM",
