@@ -231,6 +231,13 @@ def test_full_disk(how: str) -> None:
     assert_one_line(said, "No space left on device")
 
 
+def test_an_error_and_a_full_disk() -> None:
+    """The line on standard error is about what was asked for."""
+    said = shell('"$0" show 2147483647 --json >/dev/full')
+    assert said.code == 1
+    assert_one_line(said, "No such process")
+
+
 @pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full", "<&- 2>&-"])
 def test_no_place_for_the_complaint(redirection: str) -> None:
     """The exit code says it still."""

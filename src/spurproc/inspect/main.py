@@ -6,7 +6,6 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -99,8 +98,10 @@ def _failed(error: Exception, meta: dict[str, Any]) -> int:
     _complain(message)
     if wants_json(meta) and code is not ExitCode.USAGE and not isinstance(error, OutputLost):
         told = {"error": {"kind": type(error).__name__, "message": message}}
-        with suppress(OutputLost):
+        try:
             write_answer(Answer(command=meta[COMMAND], exit_code=code, fields=told), as_json=True)
+        except OutputLost:
+            _drop(1)
     return code
 
 

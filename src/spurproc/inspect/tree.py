@@ -28,7 +28,10 @@ __all__ = ["command"]
 )
 @json_option
 def command(target: Target, depth: int | None, limit: int, as_json: bool) -> Answer:
-    """Show the processes of TARGET as a tree: 0 if any of them lives, 1 if none does."""
+    """Show the processes of TARGET as a tree.
+
+    Exit code 0 if any of them lives, 1 if none does.
+    """
     with open_tree(target) as subject:
         tree = subject.find()
         members = [] if tree is None else tree_members(tree)

@@ -36,7 +36,10 @@ _Events = Sequence[ProcEvent | Lost]
 @click.option("--timeout", "timeout_s", type=SECONDS, metavar="S", help="Seconds to watch at most; until the tree's end without.")
 @json_option
 def command(target: Target, timeout_s: float | None, as_json: bool) -> int:
-    """Tell of each fork, exec and exit of TARGET: 0 when nothing of it is left, 1 if nothing was, 4 after S seconds."""
+    """Tell of each fork, exec and exit of TARGET.
+
+    Exit code 0 when nothing of it is left, 1 if nothing was, 4 after S seconds.
+    """
     deadline = deadline_after(timeout_s)
     with open_tree(target) as subject, ProcConnector() as connector:
         return _Watch(subject, connector, Stream("watch", as_json=as_json), as_json=as_json).run(deadline)
