@@ -17,8 +17,9 @@ _TEST_NAME = re.compile(r"(tests/[\w/]+\.py)(?:::(\w+))?")
 
 
 def test_no_file_is_too_long() -> None:
-    """A file of more than 400 lines owns more than one noun."""
-    lengths = {str(path.relative_to(ROOT)): path.read_bytes().count(b"\n") for path in text_files("src", "csrc", "tests")}
+    """A file of more than 400 lines owns more than one noun. A list in TOML is as long as what it lists."""
+    code = [path for path in text_files("src", "csrc", "tests") if path.suffix != ".toml"]
+    lengths = {str(path.relative_to(ROOT)): path.read_bytes().count(b"\n") for path in code}
     assert {name: lines for name, lines in lengths.items() if lines > MAX_LINES} == {}
 
 
