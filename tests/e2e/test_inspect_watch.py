@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from spurproc.inspect import proc_connector
+from spurproc.inspect.listener import Listener
 from spurproc.inspect.proc_connector import ProcConnector
 from tests.inspecting import PROGRAM, Watch, inspect, recorded_payload
 from tests.payload import Payload
@@ -285,9 +287,31 @@ def test_events_that_the_kernel_did_not_send_are_not_told() -> None:
 
 
 @pytest.mark.needs_proc_events
+def test_the_answer_finds_room_where_others_listen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their events come as soon as the socket is bound, and fill it before the request is made."""
+    start = proc_connector._start_listener
+
+    def start_late(sock: socket.socket, listen: bytes, ignore: bytes) -> Listener:
+        for _ in range(20):
+            subprocess.run(["/bin/true"], check=True)
+        return start(sock, listen, ignore)
+
+    with ProcConnector():
+        monkeypatch.setattr(proc_connector, "_BUFFER_BYTES", 1)
+        monkeypatch.setattr(proc_connector, "_start_listener", start_late)
+        with ProcConnector() as crowded:
+            assert crowded.began_ns > 0
+
+
+@pytest.mark.needs_proc_events
 def test_lost_events_are_told_and_made_up_for() -> None:
     """A watcher that is stopped while its buffer overflows says so, and looks who is left."""
-    with shell("exit 0") as job, Watch(job.pid, program=(sys.executable, "-c", _SMALL_BUFFER)) as watch:
+    with (
+        ProcConnector() as connector,
+        shell("exit 0") as job,
+        Watch(job.pid, program=(sys.executable, "-c", _SMALL_BUFFER)) as watch,
+    ):
+        requests = Requests(connector)
         watch.until("member", job.pid)
         watch.signal(signal.SIGSTOP)
         os.waitid(os.P_PID, watch.process.pid, os.WSTOPPED | os.WNOWAIT)
@@ -300,6 +324,7 @@ def test_lost_events_are_told_and_made_up_for() -> None:
         watch.until("missed", job.pid)
         assert watch.rest() == 0
         assert watch.told[-1]["events_lost"] is True
+        assert requests.seen() == ["listen", "ignore"]
 
 
 @pytest.mark.needs_cgroup_v2
@@ -333,6 +358,7 @@ def test_a_zombie_cannot_be_watched() -> None:
     with Blocked() as zombie:
         zombie.end()
         done = inspect("watch", zombie.pid)
+        assert f"cannot watch process {zombie.pid}: nothing of it lives".encode() in done.stderr
         assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1)
 
 

@@ -20,6 +20,7 @@ from spurproc.errors import from_errno
 __all__ = ["Listener"]
 
 _STOPPED = b"i"
+_MOST_DRAINED = 100_000
 _ANSWER = struct.Struct("=i")
 
 
@@ -92,6 +93,7 @@ def _listen(sock: socket.socket, requests: tuple[bytes, bytes], told: int, lifel
     try:
         os.setsid()  # a signal to the group of the watcher is not meant for it
         _close_all_but(sock.fileno(), told, lifeline)
+        _drain(sock)
         refused = _send(sock, listen)
         _tell(told, _ANSWER.pack(refused))
         if refused == 0:
@@ -105,6 +107,17 @@ def _listen(sock: socket.socket, requests: tuple[bytes, bytes], told: int, lifel
 def _tell(told: int, message: bytes) -> None:
     with contextlib.suppress(OSError):  # the watcher has gone
         os.write(told, message)
+
+
+def _drain(sock: socket.socket) -> None:
+    """Drop what others' listening has brought so far, or the answer may find no room."""
+    for _ in range(_MOST_DRAINED):
+        try:
+            sock.recv(1)
+        except BlockingIOError:
+            return
+        except OSError:  # some were lost already
+            continue
 
 
 def _send(sock: socket.socket, message: bytes) -> int:

@@ -23,6 +23,7 @@ _BELOW_PROCESS = "what descends from it, and its process group and session where
 class TreeSubject:
     """A tree, borrowed from what holds it. `find`: its parts now, None where nobody of it is named."""
 
+    name: str
     find: Callable[[], ProcessTree | None]
     observe: Callable[[], Observation]
     fields: dict[str, Any]
@@ -34,24 +35,24 @@ def open_tree(target: Target) -> Iterator[TreeSubject]:
     """Hold the target for as long as the block runs. Raises as `open_process` and `open_folder` do."""
     if isinstance(target, FolderTarget):
         with open_folder(target) as folder:
-            yield _of_folder(folder)
+            yield _of_folder(str(target), folder)
     else:
         with open_process(target) as process:
-            yield _of_process(process)
+            yield _of_process(str(target), process)
 
 
-def _of_process(held: HeldProcess) -> TreeSubject:
+def _of_process(name: str, held: HeldProcess) -> TreeSubject:
     fields = {"target": process_fields(held), "containment": {"kind": "none", "provenance": _BELOW_PROCESS}}
     rows = [*process_rows(held), ("members", _BELOW_PROCESS)]
-    return TreeSubject(find=held.tree, observe=held.identity.observe, fields=fields, rows=rows)
+    return TreeSubject(name=name, find=held.tree, observe=held.identity.observe, fields=fields, rows=rows)
 
 
-def _of_folder(held: HeldFolder) -> TreeSubject:
+def _of_folder(name: str, held: HeldFolder) -> TreeSubject:
     containment = held.run.containment
     words = CONTAINMENT[containment]
     fields = {"target": run_fields(held), "containment": {"kind": containment.value, "provenance": words}}
     rows = [*run_rows(held), ("containment", f"{containment.value}: {words}")]
-    return TreeSubject(find=lambda: _run_tree(held), observe=held.run.observe, fields=fields, rows=rows)
+    return TreeSubject(name=name, find=lambda: _run_tree(held), observe=held.run.observe, fields=fields, rows=rows)
 
 
 def _run_tree(held: HeldFolder) -> ProcessTree | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import select
 import sys
 import time
@@ -28,6 +29,7 @@ from spurproc.inspect.watched_tree import WatchedTree
 __all__ = ["command"]
 
 _LOOK_S = 1.0
+_MOST_READS = 32
 _Events = Sequence[ProcEvent | Lost]
 
 
@@ -66,7 +68,7 @@ class _Watch:
         since = self._read()
         happenings = list(self._tree.begin(members, since, self._connector.began_ns))
         if not happenings:
-            raise AlreadyGone(3, "cannot watch it: nothing of it lives")
+            raise AlreadyGone(errno.ESRCH, f"cannot watch {self._subject.name}: nothing of it lives")
         watching = Happening(at_ns=self._connector.began_ns, event="watching", text="from now on", fields=self._subject.fields)
         self._put([watching, *happenings])
         self._after(since)
@@ -92,9 +94,12 @@ class _Watch:
             return False
 
     def _read(self) -> _Events:
-        """All that there is: a walk is compared with what was told before it, and no less."""
+        """All that there is: a walk is compared with all that was told before it. Bounded, so that a storm is told of too."""
         events: list[ProcEvent | Lost] = []
-        while part := self._connector.read():
+        for _ in range(_MOST_READS):
+            part = self._connector.read()
+            if not part:
+                break
             events += part
         return events
 
