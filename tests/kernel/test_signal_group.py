@@ -8,6 +8,7 @@ import resource
 import signal
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -341,3 +342,18 @@ def test_session_outlives_its_group(payload: Start) -> None:
             member.send_signal(signal.SIGKILL)
             member.wait(timeout_s=5)
         assert [row.pid for row in group.find()] == [found[False].pid]
+
+
+@pytest.mark.needs_facility("pidfd_process_group")
+@pytest.mark.own_pid_namespace
+def test_reaped_leader_of_another_namespace_has_no_group_here(payload: Start) -> None:
+    """No number of ours is its: 0 is shown for all whose group leads outside, the init of this namespace among them."""
+    leader = payload("session", "0", "leave")
+    leader.wait_ready(3)
+    identity = replace(ProcessIdentity.of(leader.pid), pid_namespace=1)
+    fd = os.dup(leader.pidfd)
+    leader.wait_exit()
+    leader.reap()
+    with Pidfd.take_fd(fd) as pidfd, GroupOf(identity, pidfd) as group:
+        assert (pidfd.pid, group.signal_group(0)) == (0, True)
+        assert (group.pinned(), group.find()) == (False, [])
