@@ -132,10 +132,11 @@ def test_without_pidfd_signals_the_refusal_is_named(cgroup: Cgroup, cgroup_root:
         assert {refusal.pid for refusal in report.refused} == pids
         assert {(refusal.reason, refusal.errno) for refusal in report.refused} == {(RefusalReason.UNSUPPORTED, errno.ENOSYS)}
     assert listed(cgroup_root) == pids
-    with without("pidfd_send_signal"):
+    with without("pidfd_send_signal") as facilities:
         report = signal_tree(tree, signal.SIGKILL)
-    assert (report.signalled, report.refused) == (3, ()), "cgroup.kill needs no pidfd"
-    assert leader.reap() == -signal.SIGKILL
+    killed = 3 if facilities.cgroup_kill else 0
+    assert (report.signalled, len(report.refused)) == (killed, 3 - killed), "cgroup.kill needs no pidfd"
+    assert not killed or leader.reap() == -signal.SIGKILL
 
 
 @needs_cgroup
