@@ -77,4 +77,4 @@ def test_an_interrupt_leaves_nothing(fields: dict[str, Any]) -> None:
         for moment in sorted({1 + step * lines // MOMENTS for step in range(MOMENTS)}):
             interrupted_spawn(plan, moment)
 
-    in_child(sweep)
+    in_child(sweep, 60)
