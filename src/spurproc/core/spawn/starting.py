@@ -27,7 +27,8 @@ __all__ = ["Progress", "Starting", "checked_timeout", "failure", "read_progress"
 
 _RECORD = struct.Struct("=ii")
 _CHANNEL_BYTES = 4096
-_KILL_WAIT_S = 1.0
+_KILL_WAIT_S = 5.0
+"""For the kernel to end what was killed: at once, but on a crowded machine it first has to get a processor."""
 _NOT_NULL = frozenset(
     {errno.ENODEV, errno.ENOENT, errno.ENOTDIR, errno.ENXIO, errno.EISDIR, errno.EACCES, errno.ELOOP, errno.EPERM}
 )
@@ -171,7 +172,7 @@ class Starting:
         return failure(self._plan, self._fields, progress.stage, error, how)
 
     def abandon(self, *, ending: bool = False) -> str:
-        """Kill it, reap it if it is our child, and let go of everything. Waits at most a second for the kernel to end it.
+        """Kill it, reap it if it is our child, and let go of everything. Waits at most five seconds for the kernel to end it.
 
         Returns why it lives on, empty if it does not: a launcher that may change users may not signal them (no CAP_KILL), and
         one whose sandbox refuses pidfd_send_signal(2) may signal nobody. `ending`: it ends by itself, signalled or not.
