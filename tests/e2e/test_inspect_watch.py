@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import resource
 import select
 import signal
 import socket
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +34,13 @@ _SMALL_BUFFER = (
     "import sys; from spurproc.inspect import main, proc_connector; proc_connector._BUFFER_BYTES = 1;"
     "sys.exit(main.main(sys.argv[1:]))"
 )
+
+_STOPS_ONCE = (
+    "import signal, sys; from spurproc.inspect import main, watch;"
+    "offset = watch.events_offset_ns; watch.events_offset_ns = lambda: (signal.raise_signal(signal.SIGSTOP), offset())[1];"
+    "sys.exit(main.main(sys.argv[1:]))"
+)
+_TICKS_S = 0.1  # more than a fork may lie beside its start
 
 
 @contextmanager
@@ -197,6 +207,66 @@ def test_the_time_is_over(payload: Start) -> None:
 
 
 @pytest.mark.needs_proc_events
+def test_the_time_is_over_on_a_host_that_never_rests(payload: Start) -> None:
+    """There is always something to read: processes of others come and go faster than that is told."""
+    job = payload("hold")
+    job.wait_ready()
+    storm = "while :; do (:); done"
+    with subprocess.Popen(["/bin/sh", "-c", storm]) as one, subprocess.Popen(["/bin/sh", "-c", storm]) as other:
+        try:
+            with Watch(job.pid, "--timeout", "0.2") as watch:
+                assert watch.rest() == 4
+        finally:
+            one.kill()
+            other.kill()
+
+
+@pytest.mark.needs_proc_events
+@pytest.mark.parametrize("kinds", [(), ("--time", "--boottime=100000", "--monotonic=200000")], ids=["host", "time namespace"])
+def test_a_watcher_that_had_to_wait_knows_whose_fork_it_is(kinds: tuple[str, ...]) -> None:
+    """Start ticks are compared with the time of a fork: neither a busy CPU nor a clock with an offset sets them apart."""
+    reading, writing = os.pipe()
+    script = f"read line; /bin/cat /dev/fd/{reading}; exit 0"
+    prefix = ("unshare", *kinds, "--fork", "--kill-child") if kinds else ()
+    with (
+        subprocess.Popen(["/bin/sh", "-c", script], stdin=subprocess.PIPE, pass_fds=[reading]) as job,
+        Watch(job.pid, program=(*prefix, sys.executable, "-c", _STOPS_ONCE)) as watch,
+    ):
+        os.close(reading)
+        watcher = await_stopped(watch.process.pid)
+        let_go(job)
+        begun = time.monotonic()
+        while time.monotonic() < begun + _TICKS_S or child_name(job.pid) != "cat":
+            assert time.monotonic() < begun + 20, child_name(job.pid)
+            os.sched_yield()
+        signal.pidfd_send_signal(watcher, signal.SIGCONT)
+        os.close(watcher)
+        assert watch.until("exec")["name"] == "cat"
+        os.close(writing)
+        assert watch.rest() == 0
+        assert "missed" not in [told["event"] for told in watch.told]
+
+
+def await_stopped(pid: int) -> int:
+    """A pidfd of the process below `pid`, or of itself, that has stopped; blocks until one has."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        for one in (pid, *children(pid)):
+            if Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()[0] == "T":
+                return os.pidfd_open(one)
+        os.sched_yield()
+    raise AssertionError(f"process {pid} never stopped")
+
+
+def children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def child_name(pid: int) -> str:
+    return "".join(Path(f"/proc/{child}/comm").read_text().strip() for child in children(pid))
+
+
+@pytest.mark.needs_proc_events
 @pytest.mark.parametrize("how", ["end", "timeout", "SIGINT", "SIGTERM", "SIGQUIT", "SIGKILL", "broken pipe", "reader gone"])
 def test_no_listener_is_left(payload: Start, how: str) -> None:
     """However it ends, the kernel is told to stop, once, and has no listener more than before."""
@@ -269,6 +339,24 @@ def test_no_signal_but_sigkill_ends_the_listener(payload: Start) -> None:
         watch.signal(signal.SIGKILL)
         wait_ended(listener)
         assert requests.seen() == ["listen", "ignore"]
+
+
+@pytest.mark.needs_proc_events
+def test_the_listener_holds_nothing_of_the_watchers() -> None:
+    """Not what was opened before the limit was lowered either: whoever reads such a pipe would wait for the listener."""
+    reading, writing = os.pipe()
+    high = fcntl.fcntl(writing, fcntl.F_DUPFD_CLOEXEC, 500)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (400, limits[1]))
+    try:
+        with ProcConnector() as connector:
+            held = {os.readlink(path) for path in Path(f"/proc/{connector.listener_pid}/fd").iterdir()}
+            assert os.readlink(f"/proc/self/fd/{high}") not in held
+            assert len(held) == 3
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for fd in (reading, writing, high):
+            os.close(fd)
 
 
 @pytest.mark.needs_proc_events

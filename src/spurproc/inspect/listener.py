@@ -2,8 +2,8 @@
 
 The kernel counts its listeners. One that dies without PROC_CN_MCAST_IGNORE stays counted until the next boot (seen on 6.18), and
 from then on every fork, exec and exit of the host makes a message for nobody. So the two requests are made by a child that does
-nothing else, that no signal but SIGKILL reaches, and that ends when nobody holds its lifeline any more: the watcher returned,
-raised, was interrupted or was killed.
+nothing else, that no signal reaches but SIGKILL and SIGSTOP, and that ends when nobody holds its lifeline any more: the watcher
+returned, raised, was interrupted or was killed.
 """
 
 from __future__ import annotations
@@ -129,9 +129,11 @@ def _send(sock: socket.socket, message: bytes) -> int:
 
 
 def _close_all_but(*kept: int) -> None:
-    """Above all the writing end of the lifeline, and an output that somebody reads to its end."""
-    low = 0
-    for fd in sorted(kept):
-        os.closerange(low, fd)
-        low = fd + 1
-    os.closerange(low, os.sysconf("SC_OPEN_MAX"))
+    """Above all the writing end of the lifeline, and an output that somebody reads to its end.
+
+    What is open is asked for: the limit may have been lowered below it, or be a billion.
+    """
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        if fd not in kept:
+            with contextlib.suppress(OSError):  # that of the listing itself
+                os.close(fd)

@@ -11,14 +11,14 @@ from typing import Any
 
 import click
 
-from spurproc.core.deadline import deadline_after, left_s, poll_ms, shortest_s
+from spurproc.core.deadline import deadline_after, has_passed, left_s, poll_ms, shortest_s
 from spurproc.core.tree.members import ProcessTree
 from spurproc.errors import AlreadyGone, SpurprocError
 from spurproc.inspect.answer import Line
 from spurproc.inspect.exit_code import ExitCode
 from spurproc.inspect.happening import Happening
 from spurproc.inspect.output import Stream, json_option
-from spurproc.inspect.proc_connector import ProcConnector
+from spurproc.inspect.proc_connector import ProcConnector, events_offset_ns
 from spurproc.inspect.proc_events import Lost, ProcEvent
 from spurproc.inspect.target import TARGET, Target
 from spurproc.inspect.tree_members import Member, tree_members
@@ -29,7 +29,7 @@ from spurproc.inspect.watched_tree import WatchedTree
 __all__ = ["command"]
 
 _LOOK_S = 1.0
-_MOST_READS = 32
+_MOST_READS = 128
 _Events = Sequence[ProcEvent | Lost]
 
 
@@ -44,15 +44,16 @@ def command(target: Target, timeout_s: float | None, as_json: bool) -> int:
     """
     deadline = deadline_after(timeout_s)
     with open_tree(target) as subject, ProcConnector() as connector:
-        return _Watch(subject, connector, Stream("watch", as_json=as_json), as_json=as_json).run(deadline)
+        return _Watch(subject, connector, deadline, as_json=as_json).run()
 
 
 class _Watch:
     """One watch. Borrows its parts."""
 
-    def __init__(self, subject: TreeSubject, connector: ProcConnector, stream: Stream, *, as_json: bool) -> None:
-        self._subject, self._connector, self._stream, self._as_json = subject, connector, stream, as_json
-        self._offset_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - connector.began_ns
+    def __init__(self, subject: TreeSubject, connector: ProcConnector, deadline: float | None, *, as_json: bool) -> None:
+        self._subject, self._connector, self._deadline = subject, connector, deadline
+        self._stream, self._as_json = Stream("watch", as_json=as_json), as_json
+        self._offset_ns = events_offset_ns()
         self._tree = WatchedTree(self._offset_ns, self._belongs)
         self._lost = False
         self._look_at = time.monotonic() + _LOOK_S
@@ -61,7 +62,7 @@ class _Watch:
         if sys.stdout is not None:
             self._poll.register(sys.stdout.fileno(), 0)  # POLLERR: whoever read it has gone
 
-    def run(self, deadline: float | None) -> ExitCode:
+    def run(self) -> ExitCode:
         """Until the tree is empty, or the deadline."""
         # The events since the connector began wait in its socket: what changed during this walk is among them.
         members = self._members()
@@ -72,9 +73,12 @@ class _Watch:
         watching = Happening(at_ns=self._connector.began_ns, event="watching", text="from now on", fields=self._subject.fields)
         self._put([watching, *happenings])
         self._after(since)
+        is_last = False
         while not self._is_empty():
-            if not self._wait(left_s(deadline)):
+            if is_last:
                 return self._ended("timeout", "the time is over", ExitCode.STILL_RUNNING)
+            is_last = has_passed(self._deadline)  # once more, and no oftener: on a busy host there always is something to read
+            self._wait(left_s(self._deadline))
             gone = self._gone_if_due()
             events = self._read()
             self._put([happening for event in events for happening in self._tree.apply(event)])
@@ -94,13 +98,13 @@ class _Watch:
             return False
 
     def _read(self) -> _Events:
-        """All that there is: a walk is compared with all that was told before it. Bounded, so that a storm is told of too."""
+        """All that there is: a walk is compared with all that was told before it. Bounded: a storm is told of too, and ends."""
         events: list[ProcEvent | Lost] = []
         for _ in range(_MOST_READS):
             part = self._connector.read()
-            if not part:
-                break
             events += part
+            if not part or has_passed(self._deadline):
+                break
         return events
 
     def _after(self, events: _Events) -> None:
@@ -115,15 +119,14 @@ class _Watch:
             self._put(self._tree.check(self._members()))
         return self._tree.empty
 
-    def _wait(self, left: float | None) -> bool:
-        """Until there is something to read, or it is time to look; False when no time is left.
+    def _wait(self, left: float | None) -> None:
+        """Until there is something to read, or it is time to look, or no time is left.
 
         Raises BrokenPipeError when nobody reads what we print.
         """
         ready = self._poll.poll(poll_ms(shortest_s(left, _LOOK_S)))
         if any(events & (select.POLLERR | select.POLLHUP) and fd != self._connector.fileno() for fd, events in ready):
             raise BrokenPipeError
-        return bool(ready) or left != 0
 
     def _gone_if_due(self) -> list[int]:
         """Once a second: no watch may wait for an exit that it cannot be told, whatever the reason."""
