@@ -234,6 +234,16 @@ def test_the_static_program(tmp_path: Path) -> None:
     assert "Exec format error" in find_program(str(tmp_path / "plain")).value
 
 
+@pytest.mark.parametrize(("line", "how"), [("kill -ILL $$", "was killed by signal 4"), ("exit 0", "exited with 0")])
+def test_a_static_program_that_does_not_work(tmp_path: Path, line: str, how: str) -> None:
+    """It can be started, and that is all."""
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\n{line}\n", encoding="ascii")
+    program.chmod(0o755)
+    said = find_program(str(program))
+    assert (said.status.value, said.value) == ("missing", f"{program}: does not work here, it {how}")
+
+
 @pytest.mark.own_pid_namespace(mount=True)
 def test_the_static_program_on_noexec(tmp_path: Path) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "noexec", "none", str(tmp_path)], check=True)

@@ -9,6 +9,7 @@ from spurproc.inspect.doctor.finding import Finding, Status
 
 __all__ = ["find_program"]
 
+_NO_PLAN = 127  # SPUR_CODE_NO_EXEC in csrc/clone.h
 _LOST = "no run can be recorded, and no job started with a user, limits or a cgroup"
 
 
@@ -18,7 +19,10 @@ def find_program(path: str = PROGRAM_PATH) -> Finding:
         pid = os.posix_spawn(path, [os.path.basename(path)], {})
     except OSError as error:
         return _finding(Status.MISSING, f"{path}: {error.strerror}{_hint(path)}", _LOST)
-    os.waitpid(pid, 0)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if code != _NO_PLAN:
+        how = f"exited with {code}" if code >= 0 else f"was killed by signal {-code}"
+        return _finding(Status.MISSING, f"{path}: does not work here, it {how}", _LOST)
     return _finding(Status.OK, path, "")
 
 
