@@ -46,15 +46,16 @@ class ProcessFacts:
 
 
 def process_facts(held: HeldProcess) -> ProcessFacts:
-    """Of the held process and no other: the folder is opened first, and only then its number is shown to be its own still."""
+    """Of the held process and no other: what goes by its number comes first, and only then that is shown to be its own still."""
     try:
         folder = os.open(f"/proc/{held.identity.pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
         return _NOTHING
     try:
+        row = read_process(held.identity.pid)
         if ProcessIdentity.of_pidfd(held.pidfd) != held.identity:
             return _NOTHING
-        return _read_folder(folder, read_process(held.identity.pid))
+        return _read_folder(folder, row)
     except SpurprocError:
         return _NOTHING
     finally:

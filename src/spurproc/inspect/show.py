@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from spurproc.core.exit_info import ExitInfo
 from spurproc.core.observation import Liveness, Observation
 from spurproc.core.recorded.end import NotYet, end_of, info_of
 from spurproc.core.tree.members import Containment, ProcessTree, members
@@ -77,7 +78,10 @@ def _of_process(held: HeldProcess, limit: int) -> Answer:
 def _process_end(held: HeldProcess) -> tuple[dict[str, Any], _Rows]:
     if held.pidfd.liveness() is Liveness.ALIVE:
         return _not_ended(NotYet.RUNNING)
-    info = held.pidfd.exit_info()
+    return _ended(held.pidfd.exit_info())
+
+
+def _ended(info: ExitInfo) -> tuple[dict[str, Any], _Rows]:
     return {"state": "ended", "exit": exit_fields(info)}, exit_rows(info)
 
 
@@ -88,7 +92,7 @@ def _not_ended(end: NotYet) -> tuple[dict[str, Any], _Rows]:
 def _of_folder(held: HeldFolder, limit: int) -> Answer:
     run, record = held.run, held.run.record
     seen, end, found = run.observe(), end_of(held.parts), _run_members(held, limit)
-    end_fields, end_rows = _not_ended(end) if isinstance(end, NotYet) else _run_end(held)
+    end_fields, end_rows = _not_ended(end) if isinstance(end, NotYet) else _ended(info_of(end))
     leader, recorder = run.leader, run.recorder
     fields = {
         "target": run_fields(held),
@@ -111,11 +115,6 @@ def _of_folder(held: HeldFolder, limit: int) -> Answer:
     if record.cgroup is not None:
         rows.append(("cgroup", record.cgroup.path))
     return Answer(command="show", exit_code=ExitCode.HOLDS, fields=fields, blocks=[Facts(rows + end_rows), *found.blocks()])
-
-
-def _run_end(held: HeldFolder) -> tuple[dict[str, Any], _Rows]:
-    info = info_of(end_of(held.parts))
-    return {"state": "ended", "exit": exit_fields(info)}, exit_rows(info)
 
 
 def _record_rows(held: HeldFolder) -> _Rows:
