@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -156,6 +157,18 @@ def test_limits_of_a_job_that_lives(job: Cgroup, above: Path, payload: Start) ->
     assert job.set_limits(EACH["memory"]) == ()
     assert eater.reap() == -9
     assert (job.oom_kills() or 0) >= 1
+
+
+@pytest.mark.own_pid_namespace(mount=True)
+@pytest.mark.parametrize("name", EACH)
+def test_the_top_of_a_mount_is_not_the_top_of_the_hierarchy(job: Cgroup, tmp_path: Path, name: str) -> None:
+    """As a container sees its own cgroup: who could hand down is out of sight, so no limit is enforced, and that is told."""
+    subprocess.run(["mount", "--bind", job.path, tmp_path], check=True)
+    with Cgroup.open(tmp_path) as cgroup:
+        with pytest.raises(Unsupported, match=f"no {name} controller there: the cgroup above cannot be reached"):
+            cgroup.set_limits(EACH[name])
+        assert cgroup.set_limits(EACH[name], required=False) == (FILES[name],)
+    subprocess.run(["umount", tmp_path], check=True)
 
 
 def test_the_top_of_the_hierarchy_has_no_limits() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from spurproc.core.cgroup.folder import open_folder, read_text, write_text
-from spurproc.errors import AlreadyGone, InvalidArgument, SystemCallError
+from spurproc.errors import AlreadyGone, InvalidArgument, NotCgroup2, SystemCallError
 
 __all__ = ["CgroupLimits", "Limit", "missing_controller"]
 
@@ -78,7 +78,12 @@ def missing_controller(folder_fd: int, controller: str) -> str | None:
         return "this is the top of the hierarchy"
     if _has(folder_fd, controller):
         return None
-    above_fd = open_folder("..", dir_fd=folder_fd)
+    try:
+        above_fd = open_folder("..", dir_fd=folder_fd)
+    except SystemCallError as error:
+        return f"the cgroup above cannot be reached ({error})"
+    except NotCgroup2:
+        return "the cgroup above cannot be reached: this is the top of the mount"
     try:
         return _hand_down(above_fd, controller)
     finally:
