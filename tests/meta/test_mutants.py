@@ -29,6 +29,12 @@ def test_a_text_that_changed_is_named() -> None:
     assert misfit(changed) == f"x/y: its text stands 0 times in {mutant.file}"
 
 
+def test_one_of_which_nothing_is_known_is_never_right() -> None:
+    """A reason why nobody can notice it does not excuse that it could not be tried."""
+    assert {mutant.expected for mutant in load()} == {"killed", "SURVIVED"}
+    assert all((mutant.expected == "SURVIVED") == bool(mutant.equivalent) for mutant in load())
+
+
 def test_the_made_ones_are_the_same_each_time_and_python() -> None:
     sample = generated(100, seed=7)
     assert [mutant.name for mutant in sample] == [mutant.name for mutant in generated(100, seed=7)]

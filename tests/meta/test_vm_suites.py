@@ -41,5 +41,14 @@ def test_a_skip_that_the_guest_could_have_run_fails_the_part(reason: str) -> Non
     assert reason in part.totals(1.0)
 
 
+@pytest.mark.parametrize(("status", "counted"), [(2, True), (3, True), (137, False), (0, False)])
+def test_good_totals_do_not_make_up_for_a_bad_end(status: int, counted: bool) -> None:
+    """Interrupted, an internal error, killed: some tests had passed by then."""
+    part = part_of(GOOD)
+    part.end("tests/kernel/test_x.py", status, counted=counted)
+    assert part.failed
+    assert "tests/kernel/test_x.py ended with" in part.totals(1.0)
+
+
 def test_a_skip_for_want_of_a_newer_kernel_is_fine() -> None:
     assert not part_of("SKIPPED [1] tests/conftest.py:85: needs_facility(pidfs_inode): the probe did not find it", GOOD).failed

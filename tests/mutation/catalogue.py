@@ -40,6 +40,11 @@ class Mutant:
         """Whether it has to be built."""
         return self.file.startswith("csrc/")
 
+    @property
+    def expected(self) -> str:
+        """What a trial has to say of it; BROKEN, of which nothing is known, is never right."""
+        return "SURVIVED" if self.equivalent else "killed"
+
     def applied(self, text: str) -> str:
         """`text` with the fault."""
         return text.replace(self.find, self.put, 1)

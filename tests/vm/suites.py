@@ -50,6 +50,13 @@ class Part:
             self.faults.append(f"skipped in {file}: {skip['reason']}")
         return totals is not None
 
+    def end(self, file: str, status: int, *, counted: bool) -> None:
+        """Note that pytest has ended: a good end has totals and status 0, whatever the totals say."""
+        if not counted:
+            self.faults.append(f"{file} ended without totals (status {status})")
+        elif status != 0:
+            self.faults.append(f"{file} ended with status {status}")
+
     def totals(self, took_s: float) -> str:
         """In the words of pytest."""
         words = [f"{self.counts[word]} {word}" for word in ("failed", "passed", "skipped", "error") if self.counts[word]]
@@ -95,8 +102,7 @@ def _run_file(file: str, part: Part) -> None:
         for line in service.stdout:
             print(line, end="", flush=True)
             counted = part.take(line, file) or counted
-    if not counted:
-        part.faults.append(f"{file} ended without totals (status {service.returncode})")
+    part.end(file, service.returncode, counted=counted)
 
 
 def _command(file: str) -> list[str]:
