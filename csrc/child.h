@@ -36,8 +36,8 @@ uint64_t spur_child_clock_ns(void);
 
 enum { SPUR_STAT_BYTES = 1024 };
 
-/* What child and parent share: written by one, read by the other after it was released. Lies in MAP_SHARED memory, so that it
- * works after a plain fork too. */
+/* What child and parent share: written by one, read by the other after it was released. Lies in MAP_SHARED memory where the child is
+ * a plain fork. */
 struct spur_report {
     volatile int32_t stage; /* the last one begun */
     volatile int32_t error; /* what ended it there, an errno */
