@@ -89,6 +89,18 @@ int spur_pidfd_poll(int pidfd)
     return (entry.revents & POLLIN ? SPUR_PIDFD_ENDED : 0) | (entry.revents & POLLHUP ? SPUR_PIDFD_REAPED : 0);
 }
 
+int spur_pidfd_await(int pidfd, int events, int timeout_ms, int reap_ms, spur_pidfd_facts_t *ret_facts)
+{
+    struct pollfd awaited = {pidfd, (short)events, 0}, reaped = {pidfd, 0, 0};
+    int count = poll(&awaited, 1, timeout_ms);
+    if (count <= 0)
+        return count < 0 ? -errno : 0;
+    ret_facts->has_status = 0;
+    if (reap_ms > 0 && poll(&reaped, 1, reap_ms) == 1 && spur_pidfd_info(pidfd, ret_facts) < 0)
+        ret_facts->has_status = 0;
+    return 1;
+}
+
 int spur_pidfd_poll_folder(int folder_fd)
 {
     spur_procstat_t stat;

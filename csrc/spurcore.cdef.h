@@ -123,6 +123,9 @@ int spur_pidfd_inode(int pidfd, uint64_t *ret_inode);
 /* A set of spur_pidfd_state_t; 0 while the process, or any thread of it, runs. */
 int spur_pidfd_poll(int pidfd);
 int spur_pidfd_poll_folder(int folder_fd);
+/* Sleeps until the pidfd shows `events` (POLLHUP always counts): 1; 0 after `timeout_ms` (-1: never); -EINTR: a signal came. With 1
+ * *ret_facts is written; has_status needs a `reap_ms`, for which the reap that others do right after the end is waited for too. */
+int spur_pidfd_await(int pidfd, int events, int timeout_ms, int reap_ms, spur_pidfd_facts_t *ret_facts);
 /* From here on `facilities` without PIDFD_OPEN says that `pidfd` is a folder, and `pid` is the number of the process behind it. */
 /* -ECANCELED for a number that the guard refuses, -ENOSYS without PIDFD_SEND_SIGNAL: nothing is ever sent to a number. */
 int spur_pidfd_send_signal(int pidfd, int pid, int sig, uint32_t facilities);

@@ -139,13 +139,13 @@ class Foster:
     def __init__(self, payload: Callable[..., Payload], how: str, number: int) -> None:
         self._parent = payload("foster", how, str(number))
         self.pid = int(self._parent.wait_ready(8), 16)
-        self._pidfd = open_pidfd(self.pid)
+        self.pidfd = open_pidfd(self.pid)
 
     def end(self) -> None:
         """Let it end as its arguments say, and wait until it has; it stays a zombie."""
-        signal.pidfd_send_signal(self._pidfd, signal.SIGUSR1)
+        signal.pidfd_send_signal(self.pidfd, signal.SIGUSR1)
         poll = select.poll()
-        poll.register(self._pidfd, select.POLLIN)
+        poll.register(self.pidfd, select.POLLIN)
         assert poll.poll(10_000)
 
     def reap_soon(self) -> None:
@@ -161,4 +161,4 @@ class Foster:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        os.close(self._pidfd)
+        os.close(self.pidfd)

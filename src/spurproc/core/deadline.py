@@ -7,7 +7,7 @@ from typing import overload
 
 from spurproc.errors import InvalidArgument
 
-__all__ = ["checked_seconds", "deadline_after", "earlier", "has_passed", "left_s", "poll_ms", "shortest_s"]
+__all__ = ["checked_seconds", "deadline_after", "earlier", "has_passed", "left_s", "poll_ms", "shortest_s", "whole_poll_ms"]
 
 _DAY_S = 86_400.0
 
@@ -54,3 +54,8 @@ def shortest_s(*times_s: float | None) -> float | None:
 def poll_ms(timeout_s: float | None) -> float | None:
     """`timeout_s` for select.poll: poll(2) counts milliseconds in an int, so a longer wait is cut in steps of a day."""
     return None if timeout_s is None else min(timeout_s, _DAY_S) * 1000
+
+
+def whole_poll_ms(timeout_s: float | None) -> int:
+    """As poll(2) itself counts, -1 for ever; rounded up, as select.poll does, so that nobody looks again before it is time."""
+    return -1 if timeout_s is None else -int(min(timeout_s, _DAY_S) * -1000 // 1)

@@ -93,20 +93,21 @@ class ExitInfo:
         trusted: bool = True,
     ) -> ExitInfo:
         """From a status as wait(2) gives it. Raises InvalidArgument for one that is not the end of a process (a stop)."""
-        told: dict[str, Any] = {
-            "source": source,
-            "observed_at": time.time(),
-            "usage": usage,
-            "oom_kills": oom_kills,
-            "trusted": trusted,
-        }
-        if _is_status(status):
-            number, core, high = status & 0x7F, bool(status & 0x80), status >> 8
-            if number == 0 and not core:
-                return cls(kind=ExitKind.EXITED, code=high, **told)
-            if high == 0 and 1 <= number <= 64:
-                return cls(kind=ExitKind.SIGNALED, signal=number, core_dumped=core, **told)
-        raise InvalidArgument(f"cannot read the wait status {status!r}: not the end of a process")
+        number, core, high = (status & 0x7F, bool(status & 0x80), status >> 8) if _is_status(status) else (0, True, 0)
+        exited = number == 0 and not core
+        if not exited and (high != 0 or not 1 <= number <= 64):
+            raise InvalidArgument(f"cannot read the wait status {status!r}: not the end of a process")
+        return cls(
+            kind=ExitKind.EXITED if exited else ExitKind.SIGNALED,
+            source=source,
+            observed_at=time.time(),
+            code=high if exited else None,
+            signal=None if exited else number,
+            core_dumped=core,
+            oom_kills=oom_kills,
+            usage=usage,
+            trusted=trusted,
+        )
 
     @classmethod
     def unknown(cls, reason: str) -> ExitInfo:

@@ -13,12 +13,12 @@ import select
 import struct
 import time
 from collections.abc import Generator
-from errno import EAGAIN, ECANCELED, ECHILD, EINVAL, ENOSYS
+from errno import EAGAIN, ECANCELED, ECHILD, EINTR, EINVAL, ENOSYS
 from types import TracebackType
 from typing import Any, Self
 
-from spurproc.core._native import ffi, lib
-from spurproc.core.deadline import checked_seconds, deadline_after, left_s, poll_ms, shortest_s
+from spurproc.core._native import check, ffi, lib
+from spurproc.core.deadline import checked_seconds, deadline_after, left_s, shortest_s, whole_poll_ms
 from spurproc.core.exit_info import ExitInfo, ExitSource, ResourceUsage
 from spurproc.core.facilities import Facilities, check_call, vanished
 from spurproc.core.observation import Liveness
@@ -38,11 +38,16 @@ _LOOK_S = 0.02
 _LIVENESS = (Liveness.ALIVE, Liveness.GONE, Liveness.GONE, Liveness.GONE)
 """By the set of spur_pidfd_state_t."""
 
-_Steps = Generator[tuple[int, float | None], bool, ExitInfo]
-"""Yields (poll events, timeout_s) to wait for, is sent whether they came, returns the end. Does no waiting of its own.
+_REAP_AT_ONCE_MS = 10
+"""How long the system call that saw the end sleeps on for the reap, since most parents reap at once: one wake-up less."""
+
+_Step = tuple[int, float | None, int]
+"""Poll events to wait for, timeout_s, and for how many ms a waiter that can may sleep on for the reap.
 
 0 stands for POLLHUP, which poll(2) always reports, and is waited for no longer than said; anything else until the deadline.
 """
+_Steps = Generator[_Step, "bool | ExitInfo", ExitInfo]
+"""Yields what to wait for, is sent whether it came, or the record of the end; returns the end. Does no waiting of its own."""
 
 
 class Pidfd:
@@ -175,12 +180,12 @@ class Pidfd:
         deadline = deadline_after(timeout_s)
         steps = self._steps(_grace(reap_grace_s))
         try:
-            events, step_s = next(steps)
+            events, step_s, reap_ms = next(steps)
             while True:
-                came = self._until(events, _shorter(step_s, deadline))
+                came = self._until(events, _shorter(step_s, deadline), reap_ms)
                 if not came and events and _shorter(None, deadline) == 0:
                     raise WaitTimeout(f"process {self._pid} still runs after {timeout_s} s")
-                events, step_s = steps.send(came)
+                events, step_s, reap_ms = steps.send(came)
         except StopIteration as end:
             result: ExitInfo = end.value
             return result
@@ -194,10 +199,10 @@ class Pidfd:
 
         steps = self._steps(_grace(reap_grace_s))
         try:
-            events, step_s = next(steps)
+            events, step_s, _ = next(steps)
             with Waiter(self.fileno(), self._look if self._folder else None) as waiter:
                 while True:
-                    events, step_s = steps.send(await waiter.until(events, step_s))
+                    events, step_s, _ = steps.send(await waiter.until(events, step_s))
         except StopIteration as end:
             result: ExitInfo = end.value
             return result
@@ -206,21 +211,23 @@ class Pidfd:
         self.fileno()
         while not isinstance(found := self._reap(), ExitInfo):
             if self.liveness() is Liveness.ALIVE:
-                yield select.POLLIN, None
+                came = yield select.POLLIN, None, self._reap_ms(found, reap_grace_s)
+                if isinstance(came, ExitInfo):
+                    return self._exit or came  # _exit: it became our child, and another thread was the one to reap
             elif found == -EAGAIN:  # our child has ended, and its tracer has to let go of it first: look again
-                yield select.POLLPRI, _REAP_SOON_S
+                yield select.POLLPRI, _REAP_SOON_S, 0
             else:
                 return (yield from self._steps_foreign(reap_grace_s))
         return found
 
     def _steps_foreign(self, reap_grace_s: float) -> _Steps:
         """It has ended and is not our child: its parent's reap makes the kernel's record readable."""
-        if self._bits & lib.SPUR_FACILITY_PIDFD_EXIT_INFO and not self._folder:
-            came = yield 0, min(_REAP_SOON_S, reap_grace_s)
+        if self._keeps_record:
+            came = yield 0, min(_REAP_SOON_S, reap_grace_s), 0
             if not came and (zombie := self._zombie()):
                 return zombie
             if not came:
-                yield 0, reap_grace_s
+                yield 0, reap_grace_s, 0
         found = self._record() or self._zombie() or self._exit  # _exit: another thread was the one to reap
         return found or ExitInfo.unknown(self._why_unknown())
 
@@ -232,6 +239,14 @@ class Pidfd:
     @property
     def _folder(self) -> bool:
         return not self._bits & lib.SPUR_FACILITY_PIDFD_OPEN
+
+    @property
+    def _keeps_record(self) -> bool:
+        return bool(self._bits & lib.SPUR_FACILITY_PIDFD_EXIT_INFO) and not self._folder
+
+    def _reap_ms(self, found: int, reap_grace_s: float) -> int:
+        """A child's reap is ours to do, and only where there is a record is another's of use."""
+        return int(min(_REAP_AT_ONCE_MS, reap_grace_s * 1000)) if found == -ECHILD and self._keeps_record else 0
 
     def _reap(self) -> ExitInfo | int:
         """Our child's end, once and for all waiters; -EAGAIN while it runs, -ECHILD for any other process.
@@ -261,7 +276,7 @@ class Pidfd:
 
     def _record(self) -> ExitInfo | None:
         """The kernel's record of a reaped process."""
-        if not self._bits & lib.SPUR_FACILITY_PIDFD_EXIT_INFO or self._folder:
+        if not self._keeps_record:
             return None
         facts: Any = ffi.new("spur_pidfd_facts_t *")
         if lib.spur_pidfd_info(self._fd, facts) < 0 or not facts.has_status:
@@ -282,19 +297,26 @@ class Pidfd:
             return "it was reaped by another and this kernel keeps no record of that"
         return "it was reaped by another and the kernel has no record of its end"
 
-    def _until(self, events: int, timeout_s: float | None) -> bool:
-        """Block until the descriptor shows `events` (0: POLLHUP), or for `timeout_s`; True if it came."""
+    def _until(self, events: int, timeout_s: float | None, reap_ms: int) -> bool | ExitInfo:
+        """Block until the descriptor shows `events` (0: POLLHUP), or for `timeout_s`; True if it came.
+
+        With `reap_ms` the same call may bring the kernel's record, so that little is left to do for who wakes up late enough.
+        """
+        deadline = deadline_after(timeout_s)
         if self._folder:
-            deadline = deadline_after(timeout_s)
             while not self._look(events):
                 step_s = _shorter(_LOOK_S, deadline)
                 if not step_s:
                     return False
                 time.sleep(step_s)  # noqa: TID251 - this descriptor cannot be polled
             return True
-        poll = select.poll()
-        poll.register(self.fileno(), events)
-        return bool(poll.poll(poll_ms(timeout_s)))
+        facts: Any = ffi.new("spur_pidfd_facts_t *")
+        fd = self.fileno()
+        while (came := lib.spur_pidfd_await(fd, events, whole_poll_ms(left_s(deadline)), reap_ms, facts)) == -EINTR:
+            fd = self.fileno()  # a signal handler has run; it may have closed this
+        if facts.has_status and fd == self._fd:  # else closed meanwhile, and the status another's under the same number
+            return ExitInfo.from_wait_status(facts.status, source=ExitSource.PIDFD)
+        return bool(check(came, "wait for", f"process {self._pid}"))
 
     def _look(self, events: int) -> bool:
         return bool(self._poll(self.fileno()) & (lib.SPUR_PIDFD_ENDED if events & select.POLLIN else lib.SPUR_PIDFD_REAPED))
