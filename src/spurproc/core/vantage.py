@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from spurproc.errors import IdentityUnreadable
 
-__all__ = ["Vantage", "boot_id_valid"]
+__all__ = ["Vantage", "boot_id_valid", "read_boot_id"]
 
 _BOOT_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
 _READ_BYTES = 65536
@@ -35,14 +35,27 @@ class Vantage:
     def read(cls) -> Vantage:
         """Read anew; not cached, since a fork or setns(2) can change it. Raises IdentityUnreadable where /proc is missing."""
         try:
-            boot_id = _read("/proc/sys/kernel/random/boot_id").decode("ascii", "replace").strip()
             procfs_is_ours = _procfs_is_ours(_read("/proc/self/status"))
             namespaces = _namespace("pid"), _namespace("time")
         except OSError as error:
             raise IdentityUnreadable(f"cannot read where this process stands: {error}") from error
-        if not boot_id_valid(boot_id):
-            raise IdentityUnreadable(f"cannot read the boot id: {boot_id!r} is not a UUID")
-        return cls(boot_id=boot_id, pid_namespace=namespaces[0], time_namespace=namespaces[1], procfs_is_ours=procfs_is_ours)
+        return cls(
+            boot_id=read_boot_id(),
+            pid_namespace=namespaces[0],
+            time_namespace=namespaces[1],
+            procfs_is_ours=procfs_is_ours,
+        )
+
+
+def read_boot_id() -> str:
+    """The UUID of this boot alone, read anew. Raises IdentityUnreadable where /proc is missing. Source: random(4)."""
+    try:
+        boot_id = _read("/proc/sys/kernel/random/boot_id").decode("ascii", "replace").strip()
+    except OSError as error:
+        raise IdentityUnreadable(f"cannot read where this process stands: {error}") from error
+    if not boot_id_valid(boot_id):
+        raise IdentityUnreadable(f"cannot read the boot id: {boot_id!r} is not a UUID")
+    return boot_id
 
 
 def boot_id_valid(text: object) -> bool:

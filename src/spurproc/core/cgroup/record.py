@@ -13,7 +13,7 @@ from spurproc.core.cgroup.folder import folder_inode, open_folder
 from spurproc.core.mountinfo import read_cgroup2_mounts
 from spurproc.core.observation import Liveness, Observation
 from spurproc.core.process.pidfd import SUBJECT
-from spurproc.core.vantage import Vantage, boot_id_valid
+from spurproc.core.vantage import boot_id_valid, read_boot_id
 from spurproc.errors import AlreadyGone, IdentityUnreadable, InvalidArgument, NotCgroup2, SystemCallError
 
 __all__ = ["CgroupRecord"]
@@ -42,7 +42,7 @@ class CgroupRecord:
         finally:
             os.close(above_fd)
         inode = folder_inode(folder_fd, f"cgroup {path!r}")
-        return cls(path=path, inode=inode, above_inode=above_inode, boot_id=Vantage.read().boot_id)
+        return cls(path=path, inode=inode, above_inode=above_inode, boot_id=read_boot_id())
 
     @property
     def packed(self) -> bytes:
@@ -79,7 +79,7 @@ class CgroupRecord:
         the very cgroup that was above it. Another cgroup at the path proves nothing: this may be another mount or namespace.
         """
         try:
-            if Vantage.read().boot_id != self.boot_id:
+            if read_boot_id() != self.boot_id:
                 return self._gone("boot", "was recorded in another boot")
         except IdentityUnreadable as error:
             return self._unknown("vantage", str(error))

@@ -35,7 +35,6 @@ from spurproc.core.spawn.stage import SpawnStage
 from spurproc.core.tree.leader import Leader
 from spurproc.core.tree.members import Containment, ProcessTree
 from spurproc.core.tree.termination import KillPlan, terminate_tree
-from spurproc.core.vantage import Vantage
 from spurproc.errors import AlreadyGone, InvalidArgument, SpurprocError, SystemCallError, Unsupported
 
 __all__ = ["launch_recorded"]
@@ -154,10 +153,11 @@ class _Launch:
         who = credentials_of(self._plan.user, self._plan.group, self._plan.groups)
         entries = env_entries(self._plan.env)
         argv = [os.fsencode(argument) for argument in self._plan.argv]
+        launcher = ProcessIdentity.of(os.getpid())
         return RunRecord(
             nonce=self._nonce,
-            boot_id=Vantage.read().boot_id,
-            launcher=ProcessIdentity.of(os.getpid()),
+            boot_id=launcher.boot_id,
+            launcher=launcher,
             containment=self._containment,
             cgroup=None if self._cgroup is None else self._cgroup.record(),
             recorder_uid=os.geteuid(),
