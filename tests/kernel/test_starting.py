@@ -113,9 +113,9 @@ def test_what_was_exec_d_at_the_last_moment_has_started(monkeypatch: pytest.Monk
     for fd in (gate_read, write_fd):
         os.close(fd)
 
-    def look_and_then_it_runs(channel: Any) -> Progress:
+    def look_and_then_it_runs(channel: Any, timeout_s: float) -> Progress:
         monkeypatch.setattr(starting, "read_progress", read_progress)
-        progress = read_progress(channel)
+        progress = read_progress(channel, timeout_s)
         os.write(gate_write, b"x")
         assert os.read(read_fd, 100) == b"ran\n"
         return progress

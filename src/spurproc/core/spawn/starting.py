@@ -52,15 +52,16 @@ class Progress:
         return self.ended and self.error == 0 and self.stage is SpawnStage.EXEC
 
 
-def read_progress(channel: socket) -> Progress:
-    """What the channel holds now. Peeks, so that another reader of the same channel sees it too. Does not block."""
+def read_progress(channel: socket, timeout_s: float | None = 0) -> Progress:
+    """What the channel holds when the other end is closed, or `timeout_s` from now; None is for ever.
+
+    Peeks, so that another reader of the same channel sees it too.
+    """
+    ended = _poll(channel.fileno(), timeout_s)  # before the records are read: then none can come after them
     try:
         data = channel.recv(_CHANNEL_BYTES, MSG_PEEK | MSG_DONTWAIT)
     except BlockingIOError:
         data = b""
-    ended = bool(_poll(channel.fileno(), 0))
-    if ended:
-        data = channel.recv(_CHANNEL_BYTES, MSG_PEEK | MSG_DONTWAIT)
     records = list(_RECORD.iter_unpack(data[: len(data) // _RECORD.size * _RECORD.size]))
     stage, error = next((record for record in records if record[1]), records[-1] if records else (SpawnStage.PROGRAM, 0))
     return Progress(stage=SpawnStage(stage), error=error, ended=ended)
@@ -141,8 +142,7 @@ class Starting:
         """Wait until it has started. Raises SpawnError if it did not, or not in time; then nothing of it is left."""
         if self.channel is None:
             return
-        _poll(self.channel.fileno(), checked_timeout(timeout_s))
-        progress = read_progress(self.channel)
+        progress = read_progress(self.channel, checked_timeout(timeout_s))
         if not progress.ended:
             progress = self._held_still(self.channel)
         if not progress.started:
