@@ -6,6 +6,7 @@ Named test_without_<facility>, so that a row cannot be without its test: tests/m
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -57,6 +58,19 @@ def test_without_pidfd_open(payload: Start) -> None:
             assert (name.liveness(), held.liveness()) == (Liveness.GONE, Liveness.GONE)
         told = _reaped_by_another(payload)
     assert (told.kind, told.reason) == (ExitKind.UNKNOWN, "it was reaped by another and this kernel keeps no record of that")
+
+
+def test_without_pidfd_open_what_cannot_be_looked_at_has_not_ended() -> None:
+    """No descriptor left to read its state with: that is UNKNOWN, and nothing is said of an end."""
+    with without("pidfd_open"), Pidfd.open(os.getppid()) as held:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+        try:
+            liveness, end = held.liveness(), held.exit_info()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert (liveness, end.kind) == (Liveness.UNKNOWN, ExitKind.UNKNOWN)
+    assert end.reason == "it cannot be told from here whether it still runs"
 
 
 def test_without_pidfd_send_signal(tmp_path: Path) -> None:

@@ -128,7 +128,11 @@ class Pidfd:
                 os.close(fd)
 
     def liveness(self) -> Liveness:
-        """Whether it, or any thread of it, still runs. One poll(2); never blocks, and never UNKNOWN while the pidfd is open."""
+        """Whether it, or any thread of it, still runs. Never blocks.
+
+        One poll(2), never UNKNOWN while the pidfd is open. Where pidfd_open is refused a look into its folder in /proc, and
+        UNKNOWN where that is hidden by now or no descriptor is left to look with.
+        """
         fd = self._fd
         state = self._poll(fd)
         if self._fd != fd or state < 0:
@@ -291,6 +295,8 @@ class Pidfd:
         return ExitInfo.from_wait_status(status[0], source=ExitSource.ZOMBIE)
 
     def _why_unknown(self) -> str:
+        if self.liveness() is not Liveness.GONE:
+            return "it cannot be told from here whether it still runs"
         if lib.spur_pidfd_unreaped(self._fd, self._bits) == 0:
             return "it ended, its parent has not reaped it and this process may not read its status"
         if not self._bits & lib.SPUR_FACILITY_PIDFD_EXIT_INFO:
