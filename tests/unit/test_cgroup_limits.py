@@ -45,3 +45,16 @@ def test_numbers_that_mean_nothing(name: str, value: object) -> None:
 def test_cpus_that_mean_nothing(cpus: object) -> None:
     with pytest.raises(InvalidArgument, match="cpus: "):
         CgroupLimits(cpus=cpus)  # type: ignore[arg-type]  # that is the point
+
+
+@pytest.mark.parametrize("name", ["memory_max_bytes", "pids_max", "cpus"])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_an_integer_that_python_does_not_write_out_is_named_by_its_size(name: str, sign: int) -> None:
+    """No OverflowError on the way to a float, no ValueError on the way to text."""
+    with pytest.raises(InvalidArgument, match=f"^{name}: an integer of 16610 bits is not a number from 0"):
+        CgroupLimits(**{name: sign * 10**5000})
+
+
+def test_too_many_cpus_are_told_the_most() -> None:
+    with pytest.raises(InvalidArgument, match=r"^cpus: 1e\+30 is not a number from 0.01 to 92233720368547$"):
+        CgroupLimits(cpus=1e30)

@@ -6,7 +6,6 @@ be set is no rare thing: on a hybrid layout the controllers belong to cgroup v1,
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,8 +16,9 @@ from spurproc.errors import AlreadyGone, InvalidArgument, NotCgroup2, SystemCall
 __all__ = ["CgroupLimits", "Limit", "missing_controller"]
 
 _PERIOD_USEC = 100_000
-_LEAST_QUOTA_USEC = 1_000
 _LAST = 2**63 - 1
+_LEAST_CPUS = 0.01
+_MOST_CPUS = _LAST // _PERIOD_USEC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class CgroupLimits:
         for name in ("memory_max_bytes", "pids_max"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _LAST):
-                raise InvalidArgument(f"{name}: {value!r} is not a number from 0 to {_LAST}")
+                raise InvalidArgument(f"{name}: {_shown(value)} is not a number from 0 to {_LAST}")
         if self.cpus is not None:
             _check_cpus(self.cpus)
 
@@ -63,9 +63,17 @@ class CgroupLimits:
 
 
 def _check_cpus(cpus: object) -> None:
-    known = isinstance(cpus, int | float) and not isinstance(cpus, bool) and math.isfinite(cpus)
-    if not known or not _LEAST_QUOTA_USEC <= float(cpus) * _PERIOD_USEC <= _LAST:  # type: ignore[arg-type]  # a number, by `known`
-        raise InvalidArgument(f"cpus: {cpus!r} is not a number of at least {_LEAST_QUOTA_USEC / _PERIOD_USEC}")
+    # Compared as it is: an int may be too large for a float. NaN is in no range.
+    number = isinstance(cpus, int | float) and not isinstance(cpus, bool)
+    if not number or not _LEAST_CPUS <= cpus <= _MOST_CPUS:  # type: ignore[operator]  # a number, by `number`
+        raise InvalidArgument(f"cpus: {_shown(cpus)} is not a number from {_LEAST_CPUS} to {_MOST_CPUS}")
+
+
+def _shown(value: object) -> str:
+    """Python writes no int of thousands of digits; one of more than 64 bits is named by its size."""
+    if isinstance(value, int) and value.bit_length() > 64:
+        return f"an integer of {value.bit_length()} bits"
+    return repr(value)
 
 
 def missing_controller(folder_fd: int, controller: str) -> str | None:
