@@ -21,10 +21,11 @@ from spurproc.core.tree.termination import KillPlan
 from tests.payload import build
 
 PROGRAM = (sys.executable, "-m", "spurproc.inspect")
-_TIMEOUT_S = 30.0
+TIMEOUT_S = 300.0
+"""Nothing waits so long but on an emulated machine, where a start of the program alone takes most of a minute."""
 
 
-def inspect(*arguments: str | int | Path, timeout_s: float = _TIMEOUT_S) -> subprocess.CompletedProcess[bytes]:
+def inspect(*arguments: str | int | Path, timeout_s: float = TIMEOUT_S) -> subprocess.CompletedProcess[bytes]:
     """What it prints and how it ends, piped."""
     return subprocess.run([*PROGRAM, *map(str, arguments)], capture_output=True, check=False, timeout=timeout_s)
 
@@ -116,7 +117,7 @@ class Watch:
         """Read to the end; its return code."""
         while self._tell_one():
             pass
-        return self.process.wait(_TIMEOUT_S)
+        return self.process.wait(TIMEOUT_S)
 
     def _tell_one(self) -> bool:
         """Read a line; whether there was one."""
@@ -124,7 +125,7 @@ class Watch:
         poll = select.poll()
         poll.register(self.process.stdout, select.POLLIN)
         while b"\n" not in self._unread:
-            assert poll.poll(_TIMEOUT_S * 1000), f"nothing is told any more: {self.told}"
+            assert poll.poll(TIMEOUT_S * 1000), f"nothing is told any more: {self.told}"
             part = os.read(self.process.stdout.fileno(), 65536)
             if not part:
                 return False

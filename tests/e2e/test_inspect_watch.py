@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import resource
-import select
 import signal
 import socket
 import struct
@@ -21,7 +20,8 @@ import pytest
 from spurproc.inspect import proc_connector
 from spurproc.inspect.listener import Listener
 from spurproc.inspect.proc_connector import ProcConnector
-from tests.inspecting import PROGRAM, Watch, inspect, recorded_payload
+from tests.inspecting import PROGRAM, TIMEOUT_S, Watch, inspect, recorded_payload
+from tests.pace import readable
 from tests.payload import Payload
 from tests.proc_listeners import Requests, alone, kernel_tells
 from tests.relatives import Blocked
@@ -58,10 +58,10 @@ def let_go(process: subprocess.Popen[bytes]) -> None:
 
 def wait_ended(pidfd: int) -> None:
     """Closes it."""
-    poll = select.poll()
-    poll.register(pidfd, select.POLLIN)
-    assert poll.poll(10_000)
-    os.close(pidfd)
+    try:
+        assert readable(pidfd, 10)
+    finally:
+        os.close(pidfd)
 
 
 @pytest.fixture(autouse=True)
@@ -273,12 +273,12 @@ def test_no_listener_is_left(payload: Start, how: str) -> None:
     job = payload("hold")
     job.wait_ready()
     before = kernel_tells()
-    with ProcConnector() as connector, Watch(job.pid, "--timeout", "0" if how == "timeout" else "60") as watch:
+    with ProcConnector() as connector, Watch(job.pid, "--timeout", "0" if how == "timeout" else "3600") as watch:
         requests = Requests(connector)
         watch.until("member")
         listener = held_listener(watch) if how.startswith("SIG") else None
         code = _end(watch, job, how)
-        assert watch.process.wait(20) == code, watch.complaint()
+        assert watch.process.wait(TIMEOUT_S) == code, watch.complaint()
         if listener is not None:
             wait_ended(listener)
         assert requests.seen() == ["listen", "ignore"]
@@ -456,7 +456,7 @@ def test_bad_input_is_named_in_one_line(arguments: tuple[str, ...]) -> None:
     assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (2, b"", 1), done
 
 
-@pytest.mark.own_pid_namespace
+@pytest.mark.own_pid_namespace(timeout_s=300)
 def test_a_pid_namespace_has_no_events() -> None:
     done = inspect("watch", os.getpid())
     assert (done.returncode, done.stdout) == (5, b"")
