@@ -231,18 +231,21 @@ def test_a_watcher_that_had_to_wait_knows_whose_fork_it_is(kinds: tuple[str, ...
     with (
         subprocess.Popen(["/bin/sh", "-c", script], stdin=subprocess.PIPE, pass_fds=[reading]) as job,
         Watch(job.pid, program=(*prefix, sys.executable, "-c", _STOPS_ONCE)) as watch,
+        os.fdopen(writing, "wb") as hold,  # closed first, however this ends: the job waits for it
     ):
         os.close(reading)
         watcher = await_stopped(watch.process.pid)
-        let_go(job)
-        begun = time.monotonic()
-        while time.monotonic() < begun + _TICKS_S or child_name(job.pid) != "cat":
-            assert time.monotonic() < begun + 20, child_name(job.pid)
-            os.sched_yield()
-        signal.pidfd_send_signal(watcher, signal.SIGCONT)
-        os.close(watcher)
+        try:
+            let_go(job)
+            begun = time.monotonic()
+            while time.monotonic() < begun + _TICKS_S or child_name(job.pid) != "cat":
+                assert time.monotonic() < begun + 20, child_name(job.pid)
+                os.sched_yield()
+        finally:
+            signal.pidfd_send_signal(watcher, signal.SIGCONT)
+            os.close(watcher)
         assert watch.until("exec")["name"] == "cat"
-        os.close(writing)
+        hold.close()
         assert watch.rest() == 0
         assert "missed" not in [told["event"] for told in watch.told]
 
