@@ -6,6 +6,7 @@ import ctypes
 import inspect
 import os
 import resource
+import signal
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ import pytest
 
 from spurproc.core.cgroup.cgroup import Cgroup
 from spurproc.core.cgroup.signal_report import RefusalReason, Route
+from spurproc.core.cgroup.sweep import CgroupSweep, SeenTable
 from spurproc.core.facilities import Facilities
 from spurproc.core.observation import Liveness
 from spurproc.errors import Busy, SignalRefused, SystemCallError
@@ -90,7 +92,7 @@ def test_cgroup_that_holds_the_caller_is_refused(cgroup_root: Path) -> None:
 @pytest.mark.needs_root
 @pytest.mark.own_pid_namespace
 def test_init_in_a_cgroup_is_named_and_spared(cgroup: Cgroup, cgroup_root: Path, payload: Start) -> None:
-    """cgroup.kill would reach it, and with it all that lives in its pid namespace: only the pidfds do the work then."""
+    """The kernel itself drops what an init gets from its own pid namespace: who else lives there ends by the pidfds."""
     leader = payload("hold", cgroup=cgroup_root)
     leader.wait_ready()
     move(1, cgroup_root)
@@ -100,6 +102,24 @@ def test_init_in_a_cgroup_is_named_and_spared(cgroup: Cgroup, cgroup_root: Path,
         assert (report.signalled, leader.reap()) == (1, -9)
     finally:
         move(1, cgroup_root.parent)
+
+
+@pytest.mark.needs_facility("pidfd_send_signal")
+def test_caller_that_gets_in_after_the_look_is_spared(cgroup_root: Path) -> None:
+    """Somebody moved it there: the others end by the pidfds, and cgroup.kill, which would end it too, is left alone."""
+
+    def ask() -> list[object]:
+        other = os.fork()
+        if other == 0:
+            signal.pause()
+        move(other, cgroup_root)
+        move(os.getpid(), cgroup_root)
+        with Cgroup.open(cgroup_root) as cgroup:
+            swept = CgroupSweep(cgroup.fileno(), signal.SIGKILL, SeenTable(Facilities.current().bits)).run()
+        status = os.waitpid(other, 0)[1]
+        return [swept.signalled, [refusal.reason.value for refusal in swept.refused], os.waitstatus_to_exitcode(status)]
+
+    assert in_fork(ask) == [1, [RefusalReason.CALLER.value], -9]
 
 
 def test_thread_of_the_caller_inside_is_the_caller(cgroup_root: Path) -> None:

@@ -63,6 +63,23 @@ def test_static_program_that_cannot_be_used(tmp_path: Path) -> None:
     in_child(body)
 
 
+@pytest.mark.parametrize("replaced", [True, False], ids=["by another file", "by nothing"])
+def test_descriptor_of_the_static_program_that_others_closed(*, replaced: bool) -> None:
+    """A daemoniser closes what it does not know, and the number is given away: never executed, nor taken back."""
+
+    def body() -> None:
+        number = program.program_fd()
+        os.close(number)
+        if replaced:
+            opened = os.open("/bin/sh", os.O_RDONLY)
+            os.dup2(opened, number)
+        assert wait_end(spawn(SpawnPlan(argv=["/bin/true"], umask=0))).succeeded
+        if replaced:
+            assert os.path.sameopenfile(opened, number)
+
+    in_child(body)
+
+
 def test_no_descriptor_for_the_static_program() -> None:
     """At its first use: EMFILE is no reason to call the package incomplete."""
 

@@ -64,8 +64,12 @@ def test_no_handler_of_the_launcher_runs_in_its_child(fields: dict[str, Any]) ->
 @pytest.mark.needs_facility("pidfd_send_signal")
 @BOTH_ROUTES
 @DETACH
-def test_interrupt_while_the_launcher_sleeps(fields: dict[str, Any], *, detach: bool) -> None:
-    """Ctrl-C comes up when the clone has returned: what was started is killed, nobody would know of it."""
+@pytest.mark.parametrize("taken_by", ["main", "another"])
+def test_interrupt_while_the_launcher_sleeps(fields: dict[str, Any], taken_by: str, *, detach: bool) -> None:
+    """Ctrl-C comes up when the clone has returned: what was started is killed, nobody would know of it.
+
+    The main thread has its signals held; one that another thread takes from the kernel is raised in it all the same.
+    """
 
     def body() -> None:
         main = threading.main_thread().ident
@@ -74,7 +78,8 @@ def test_interrupt_while_the_launcher_sleeps(fields: dict[str, Any], *, detach: 
         signal.signal(signal.SIGINT, signal.default_int_handler)
         wait_end(spawn(SpawnPlan(argv=["/bin/true"], **fields)))
         before = _open_descriptors()
-        interrupted = held_at("rt_sigaction", lambda pid: signal.pthread_kill(main, signal.SIGINT))
+        thread = {"main": lambda: main, "another": threading.get_ident}[taken_by]
+        interrupted = held_at("rt_sigaction", lambda pid: signal.pthread_kill(thread(), signal.SIGINT))
         with interrupted, pytest.raises(KeyboardInterrupt):
             spawn(SpawnPlan(argv=["/bin/sleep", "60"], detach=detach, **fields))
         no_child_is_left()

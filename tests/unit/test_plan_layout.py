@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import struct
 from typing import Any
 
@@ -104,6 +105,19 @@ def test_the_core_accepts_what_is_packed(words: int, paths: Any, **fields: Any) 
             assert [ffi.string(table[index]) for index in range(count)] == fields[name]
             assert table[count] == ffi.NULL
             at += 8 * (count + 1)
+
+
+@pytest.mark.parametrize("change", ["a string more", "a string less"])
+def test_a_plan_whose_strings_do_not_fill_it_is_refused(change: str) -> None:
+    """Its counts and its size contradict each other: it is none of ours."""
+    packed = pack_plan(PlanFields(**FULL))
+    if change == "a string more":
+        packed += b"more\0"
+    else:
+        del packed[-len(b"/tmp\0") :]
+    plan: Any = ffi.cast("spur_plan_t *", ffi.from_buffer(packed))
+    plan.size = len(packed)
+    assert lib.spur_plan_check(ffi.from_buffer(packed, require_writable=True), len(packed)) == -errno.EBADMSG
 
 
 @pytest.mark.parametrize(
