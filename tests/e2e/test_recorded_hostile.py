@@ -116,6 +116,32 @@ def test_a_note_of_the_last_descendants_end_says_nothing_of_a_cgroup(tmp_path: P
         clean(run)
 
 
+@pytest.mark.needs_cgroup_v2
+def test_what_was_noted_once_stays_known(tmp_path: Path) -> None:
+    """The job wipes the notes of its recorder while somebody holds the run: who was named can still be waited for, and ended."""
+    with launch_recorded(SpawnPlan(argv=["sleep", "1000"]), tmp_path / "run", containment=Containment.CGROUP) as run:
+        known = run.leader, run.recorder
+        assert None not in known
+        (tmp_path / "run" / "started").write_bytes(bytes(2048))
+        assert (run.leader, run.recorder) == known
+        assert run.terminate(KILL).empty
+        assert run.liveness() is Liveness.GONE  # by its cgroup: nobody notes there that the last one has ended
+        run.remove()
+
+
+def test_a_run_that_was_moved_away_is_left_alone(tmp_path: Path) -> None:
+    """What stands at its path is gone; who moved it has its records still."""
+    with launch_recorded(SpawnPlan(argv=["true"]), tmp_path / "run") as run:
+        run.wait(10)
+        run.terminate()
+        moved = (tmp_path / "run").rename(tmp_path / "moved")
+        before = sorted(os.listdir(moved))
+        run.remove()
+        assert sorted(os.listdir(moved)) == before
+    with RecordedRun.open(moved) as run:
+        run.remove()
+
+
 def test_a_readers_lock_delays_a_removal_and_does_not_refuse_it(tmp_path: Path) -> None:
     """A reader holds the lock for the moment of a conclusion."""
     with launch_recorded(SpawnPlan(argv=["true"]), tmp_path / "run") as run:

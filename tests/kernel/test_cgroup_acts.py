@@ -40,9 +40,9 @@ def cgroup(cgroup_root: Path) -> Iterator[Cgroup]:
 
 def test_freeze_stops_and_thaw_undoes_it_below_too(cgroup: Cgroup, cgroup_root: Path, payload: Start) -> None:
     below = inside(cgroup_root, "sub")
-    payload("hold", cgroup=below).wait_ready()
+    payload("many", "300", cgroup=below).wait_ready()
     cgroup.freeze()
-    assert cgroup.events().read().frozen  # not only on its way: that takes the kernel some milliseconds
+    assert cgroup.events().read().frozen  # not only on its way: that takes the kernel some milliseconds for so many
     (below / "cgroup.freeze").write_text("1")
     assert "frozen 1" in (below / "cgroup.events").read_text()
     cgroup.thaw()

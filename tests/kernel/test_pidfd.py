@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from spurproc.core._native import lib
+from spurproc.core._native import ffi, lib
 from spurproc.core.facilities import Facilities
 from spurproc.core.observation import Liveness
 from spurproc.core.process import pidfd as pidfd_module
@@ -51,6 +52,15 @@ def test_signal_reaches_the_process(rung: Facilities, payload: PayloadMaker) -> 
         assert pidfd.liveness() is GONE
         with pytest.raises(AlreadyGone):
             pidfd.send_signal(signal.SIGTERM)
+
+
+def test_a_running_process_shows_no_status(payload: PayloadMaker) -> None:
+    """Field 52 of its stat is 0 until it ends, and no exit code."""
+    process = payload("hold")
+    process.wait_ready()
+    with Pidfd.open(process.pid) as pidfd:
+        told = lib.spur_pidfd_zombie_status(pidfd.fileno(), process.pid, Facilities.current().bits, ffi.new("int *"))
+        assert told == -errno.EAGAIN
 
 
 def test_caller_itself_is_refused(rung: Facilities) -> None:

@@ -48,7 +48,11 @@ def _try_all(mutants: Sequence[Mutant], chosen: argparse.Namespace) -> int:
     with Scratch() as scratch:
         if not (chosen.trust or _good_without(scratch, mutants)):
             return 1
-        tried = [(each, _try(scratch, each, chosen.limit_s)) for each in mutants if time.monotonic() - begun < chosen.budget_s]
+        tried: list[tuple[Mutant, str]] = []
+        for number, each in enumerate(mutants, 1):
+            if time.monotonic() - begun < chosen.budget_s:
+                print(f"{number}/{len(mutants)} ", end="", flush=True)
+                tried.append((each, _try(scratch, each, chosen.limit_s)))
     wrong = [each.name for each, verdict in tried if verdict != each.expected]
     counts = {kind: sum(verdict == kind for _, verdict in tried) for kind in ("killed", "SURVIVED", "BROKEN")}
     equivalent = sum(bool(each.equivalent) for each, _ in tried)
