@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pytest
 
+from spurproc.core.cgroup import cgroup as cgroup_module
 from spurproc.core.cgroup.cgroup import Cgroup
 from spurproc.core.cgroup.signal_report import RefusalReason, Route
 from spurproc.core.cgroup.sweep import CgroupSweep, SeenTable
 from spurproc.core.facilities import Facilities
 from spurproc.core.observation import Liveness
-from spurproc.errors import Busy, SignalRefused, SystemCallError
+from spurproc.errors import Busy, SignalRefused, SystemCallError, WaitTimeout
 from tests.payload import Payload
 from tests.relatives import NOBODY, in_fork
 from tests.rungs import environment, without
@@ -40,13 +41,20 @@ def cgroup(cgroup_root: Path) -> Iterator[Cgroup]:
 
 def test_freeze_stops_and_thaw_undoes_it_below_too(cgroup: Cgroup, cgroup_root: Path, payload: Start) -> None:
     below = inside(cgroup_root, "sub")
-    payload("many", "300", cgroup=below).wait_ready()
+    payload("hold", cgroup=below).wait_ready()
     cgroup.freeze()
-    assert cgroup.events().read().frozen  # not only on its way: that takes the kernel some milliseconds for so many
+    assert cgroup.events().read().frozen  # not only on its way: that takes the kernel some milliseconds
     (below / "cgroup.freeze").write_text("1")
     assert "frozen 1" in (below / "cgroup.events").read_text()
     cgroup.thaw()
     assert cgroup.events().wait(lambda: "frozen 0" in (below / "cgroup.events").read_text(), None)
+
+
+def test_a_freeze_that_does_not_come_is_said(cgroup: Cgroup, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a member sleeps uninterruptibly: it was asked for, and is not there."""
+    monkeypatch.setattr(cgroup_module, "write_text", lambda *_: None)
+    with pytest.raises(WaitTimeout, match="frozen"):
+        cgroup.freeze(timeout_s=0.05)
 
 
 def test_kill_reaches_an_escaped_session(cgroup: Cgroup, cgroup_root: Path, payload: Start) -> None:

@@ -192,6 +192,31 @@ def test_caller_in_the_group_is_refused() -> None:
     assert in_fork(ask) == ["refused", "1"]
 
 
+@pytest.mark.parametrize("by", ["group", "session"])
+def test_caller_in_the_group_or_session_of_another_is_refused(by: str) -> None:
+    """Of a child that leads a group which it joined, and of a parent that leads the session."""
+
+    def refused(pid: int) -> bool:
+        try:
+            signal_tree(ProcessTree(leader=Leader(identity=ProcessIdentity.of(pid))), signal.SIGWINCH)
+        except SignalRefused:
+            return True
+        return False
+
+    def in_group() -> bool:
+        with Blocked() as child:
+            os.setpgid(child.pid, child.pid)
+            os.setpgid(0, child.pid)
+            return refused(child.pid)
+
+    def in_session() -> bool:
+        os.setsid()
+        leader = os.getpid()
+        return bool(in_fork(lambda: [os.setpgid(0, 0), refused(leader)][1]))
+
+    assert in_fork({"group": in_group, "session": in_session}[by])
+
+
 @pytest.mark.needs_root
 def test_who_may_not_be_signalled_is_named(payload: Start) -> None:
     leader = payload("session")

@@ -69,13 +69,13 @@ def test_descriptor_of_the_static_program_that_others_closed(*, replaced: bool) 
 
     def body() -> None:
         number = program.program_fd()
+        another = os.open("/bin/sh", os.O_RDONLY)
         os.close(number)
         if replaced:
-            opened = os.open("/bin/sh", os.O_RDONLY)
-            os.dup2(opened, number)
+            os.dup2(another, number)
         assert wait_end(spawn(SpawnPlan(argv=["/bin/true"], umask=0))).succeeded
         if replaced:
-            assert os.path.sameopenfile(opened, number)
+            assert os.path.sameopenfile(another, number)
 
     in_child(body)
 
