@@ -207,6 +207,7 @@ def test_caller_in_the_group_or_session_of_another_is_refused(by: str) -> None:
         with Blocked() as child:
             os.setpgid(child.pid, child.pid)
             os.setpgid(0, child.pid)
+            assert [row.pid for row in members(ProcessTree(leader=Leader(identity=ProcessIdentity.of(child.pid))))] == [child.pid]
             return refused(child.pid)
 
     def in_session() -> bool:

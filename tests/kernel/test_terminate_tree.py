@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -247,6 +248,15 @@ def test_many_members_without_a_cgroup_end_in_bounded_time(payload: Start) -> No
     start = time.monotonic()
     assert terminate_tree(ProcessTree(subreaper=ProcessIdentity.of(keeper.pid)), TERM_KILL).empty
     assert time.monotonic() - start < at_this_pace(10)
+
+
+@pytest.mark.needs_facility("pidfd_open")
+def test_members_beyond_a_number_are_not_held(payload: Start) -> None:
+    """The descriptors are the caller's, who has other uses for them."""
+    keeper = payload("subreaper", "600")
+    keeper.wait_ready(3)
+    with ExitStack() as held:
+        assert len(termination._hold(ProcessTree(subreaper=ProcessIdentity.of(keeper.pid)), held)) == 256
 
 
 @needs_cgroup
