@@ -213,7 +213,12 @@ def test_caller_in_the_group_or_session_of_another_is_refused(by: str) -> None:
     def in_session() -> bool:
         os.setsid()
         leader = os.getpid()
-        return bool(in_fork(lambda: [os.setpgid(0, 0), refused(leader)][1]))
+
+        def ask() -> bool:
+            os.setpgid(0, 0)
+            return refused(leader)
+
+        return bool(in_fork(ask))
 
     assert in_fork({"group": in_group, "session": in_session}[by])
 
