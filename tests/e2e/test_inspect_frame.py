@@ -282,6 +282,22 @@ def test_an_interrupt_while_waiting(command: list[str]) -> None:
     assert (waiting.returncode, out, err) == (130, b"", b"")
 
 
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        ("OSError(24, 'Too many open files')", "Too many open files"),
+        ("MemoryError", "MemoryError"),
+        ("ImportError('lib.so: cannot map it', name='lib')", "lib.so: cannot map it"),
+    ],
+)
+def test_what_cannot_be_loaded_is_named(tmp_path: Path, fault: str, why: str) -> None:
+    """Where descriptors or memory run out before there is a frame: one line, 1."""
+    (tmp_path / "click.py").write_text(f"raise {fault}\n")
+    said = inspect("exit", "1", env={"PYTHONPATH": str(tmp_path)})
+    assert said.code == 1
+    assert_one_line(said, "cannot start: ", why)
+
+
 def test_a_missing_package_is_named(tmp_path: Path) -> None:
     """Without the extra the program says which package is missing: one line, 5."""
     (tmp_path / "click.py").write_text("raise ModuleNotFoundError('No module named click', name='click')\n")

@@ -21,6 +21,10 @@ def run() -> None:
         missing = f"spurproc-inspect: the package {error.name!r} is missing: pip install 'spurproc[inspect]'"
         print(missing, file=sys.stderr)  # noqa: T201 - there is no frame yet
         code = 5
+    except (ImportError, OSError, MemoryError) as error:  # no room for what is to be loaded: descriptors, memory
+        why = str(error) or type(error).__name__
+        print(f"spurproc-inspect: cannot start: {why}", file=sys.stderr)  # noqa: T201 - there is no frame yet
+        code = 1
     sys.exit(code)
 
 
