@@ -19,11 +19,13 @@ import pytest
 
 from spurproc.core.cgroup.cgroup import Cgroup
 from spurproc.core.process.identity import reader
+from spurproc.core.spawn import spawn as spawn_module
 from spurproc.core.spawn.spawn import Spawned, SpawnPlan, spawn
 from spurproc.errors import SpawnError
 from tests import seccomp
 from tests.pace import at_this_pace
 from tests.payload import Payload
+from tests.rungs import without
 from tests.spawning import DETACH, DETACH_AND_STATUS, ROUTES, in_child, no_child_is_left, output_of, wait_end
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -243,8 +245,13 @@ def test_frozen_cgroup_does_not_put_the_caller_to_sleep(cgroup_root: Path) -> No
 
 
 @pytest.mark.needs_cgroup_v2
-def test_cgroup_on_its_way_to_be_frozen(cgroup_root: Path, payload: Callable[..., Payload]) -> None:
+def test_cgroup_on_its_way_to_be_frozen(
+    cgroup_root: Path, payload: Callable[..., Payload], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Not all members are frozen yet, so it does not say so; what is born there would be, and the caller would sleep."""
+    read = spawn_module._control_file
+    # As with a member that sleeps uninterruptibly; those that we can make are frozen by now.
+    monkeypatch.setattr(spawn_module, "_control_file", lambda fd, name: read(fd, name).replace(b"frozen 1", b"frozen 0"))
     with Cgroup.create(cgroup_root / "job") as above, Cgroup.create(cgroup_root / "job" / "inner") as cgroup:
         member = payload("hold", cgroup=cgroup_root / "job" / "inner")
         member.wait_ready()
@@ -284,6 +291,34 @@ def test_full_process_table(*, detach: bool) -> None:
         resource.setrlimit(resource.RLIMIT_NPROC, (room, room))
         error = refused(["/bin/true"], detach=detach)
         assert (error.errno, error.stage) == (errno.EAGAIN, "CLONE")
+        no_child_is_left()
+
+    in_child(body)
+
+
+@pytest.mark.parametrize("mask", ["", "close_range"])
+def test_hundreds_of_descriptors_are_sealed(mask: str) -> None:
+    """More than one look at the list of them tells."""
+    opened = [fcntl.fcntl(0, fcntl.F_DUPFD, 100) for _ in range(300)]
+    try:
+        with without(mask):
+            for fields in ROUTES:
+                assert set(output_of(["/bin/ls", "/proc/self/fd"], **fields)[0].split()) == {b"0", b"1", b"2", b"3"}
+    finally:
+        for fd in opened:
+            os.close(fd)
+
+
+def test_failed_detached_job_is_nobodys_to_reap() -> None:
+    """Its parent has reaped it when spawn returns: the init of a container may reap nobody."""
+
+    def body() -> None:
+        assert ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+        launcher = os.fork()
+        if launcher == 0:
+            refused(["/no/such/program"], detach=True)
+            os._exit(7)
+        assert os.waitstatus_to_exitcode(os.waitpid(launcher, 0)[1]) == 7
         no_child_is_left()
 
     in_child(body)

@@ -146,3 +146,12 @@ def test_launcher_that_may_not_kill_what_it_started(tmp_path: Path) -> None:
         os.wait()
 
     in_child(body)
+
+
+def test_channel_is_not_inherited() -> None:
+    """By what another thread starts while we wait for the start."""
+    begun, spawned = begin(SpawnPlan(argv=["/bin/true"], umask=0))
+    assert begun.channel is not None
+    assert not os.get_inheritable(begun.channel.fileno())
+    begun.confirm(10)
+    wait_end(spawned)

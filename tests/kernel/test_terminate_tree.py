@@ -143,10 +143,11 @@ def test_overall_deadline_ends_the_plan(cgroup: Cgroup, cgroup_root: Path, paylo
     leader = payload("deaf", cgroup=cgroup_root)
     leader.wait_ready(2)
     start = time.monotonic()
-    report = terminate_tree(tree_of(leader, cgroup=cgroup), KillPlan(steps=((signal.SIGTERM, 60.0),)), timeout_s=0.05)
+    plan = KillPlan(steps=((signal.SIGTERM, 60.0), (signal.SIGKILL, None)))
+    report = terminate_tree(tree_of(leader, cgroup=cgroup), plan, timeout_s=0.05)
     assert time.monotonic() - start < at_this_pace(5)
     assert not report.empty
-    assert len(report.survivors) == 2
+    assert ([step.signal for step in report.steps], len(report.survivors)) == ([signal.SIGTERM], 2)
 
 
 @needs_cgroup

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
+import mmap
 import struct
 from typing import Any
 
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from spurproc.core._native import ffi, lib
 from spurproc.core.spawn.plan_layout import HEADER, HEADER_FIELDS, PlanFields, RecorderPart, pack_plan
 from spurproc.errors import InvalidArgument
+from tests.spawning import in_child
 
 TEXT = st.binary(max_size=30).map(lambda data: data.replace(b"\0", b""))
 NUMBER = st.integers(0, 2**32 - 1)
@@ -118,6 +121,23 @@ def test_a_plan_whose_strings_do_not_fill_it_is_refused(change: str) -> None:
     plan: Any = ffi.cast("spur_plan_t *", ffi.from_buffer(packed))
     plan.size = len(packed)
     assert lib.spur_plan_check(ffi.from_buffer(packed, require_writable=True), len(packed)) == -errno.EBADMSG
+
+
+def test_a_plan_that_ends_too_early_is_not_read_beyond() -> None:
+    """Its last string is missing, and behind it lies what nobody may read."""
+    packed = pack_plan(PlanFields(**FULL))[: -len(b"/tmp\0")]
+
+    def body() -> None:
+        libc = ctypes.CDLL(None)
+        pages = mmap.mmap(-1, 2 * mmap.PAGESIZE)
+        start = ctypes.addressof(ctypes.c_char.from_buffer(pages))
+        assert libc.mprotect(ctypes.c_void_p(start + mmap.PAGESIZE), mmap.PAGESIZE, 0) == 0
+        pages[mmap.PAGESIZE - len(packed) : mmap.PAGESIZE] = bytes(packed)
+        plan: Any = ffi.cast("spur_plan_t *", start + mmap.PAGESIZE - len(packed))
+        plan.size = len(packed)
+        assert lib.spur_plan_check(plan, len(packed)) == -errno.EBADMSG
+
+    in_child(body)
 
 
 @pytest.mark.parametrize(
