@@ -26,7 +26,7 @@ from spurproc.core.spawn.spawn import SpawnPlan, spawn
 from spurproc.core.tree.leader import Leader
 from spurproc.core.tree.members import ProcessTree
 from spurproc.core.tree.signalling import signal_tree
-from spurproc.errors import SpawnError, Unsupported
+from spurproc.errors import SpawnError, Unsupported, WaitTimeout
 from tests.payload import Payload
 from tests.relatives import NOBODY, Blocked, Foster, in_fork
 from tests.rungs import environment, without
@@ -61,12 +61,14 @@ def test_without_pidfd_open(payload: Start) -> None:
 
 
 def test_without_pidfd_open_what_cannot_be_looked_at_has_not_ended() -> None:
-    """No descriptor left to read its state with: that is UNKNOWN, and nothing is said of an end."""
+    """No descriptor left to read its state with: that is UNKNOWN, nothing is said of an end, and it is waited for."""
     with without("pidfd_open"), Pidfd.open(os.getppid()) as held:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
         try:
             liveness, end = held.liveness(), held.exit_info()
+            with pytest.raises(WaitTimeout, match="still runs"):
+                held.wait(timeout_s=0.1)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert (liveness, end.kind) == (Liveness.UNKNOWN, ExitKind.UNKNOWN)

@@ -25,7 +25,7 @@ from spurproc.core.tree.members import ProcessTree, members
 from spurproc.core.tree.signalling import signal_tree
 from spurproc.core.tree.termination import KillPlan, terminate_tree
 from spurproc.core.vantage import Vantage
-from spurproc.errors import AlreadyGone, IdentityUnreadable, NotPermitted, Unsupported
+from spurproc.errors import AlreadyGone, IdentityUnreadable, NotPermitted, Unsupported, WaitTimeout
 from tests.payload import Payload
 from tests.relatives import NOBODY, Blocked, in_fork, reborn
 from tests.rungs import RUNGS, environment, without
@@ -320,10 +320,18 @@ def test_folder_held_from_before_is_not_gone_when_hidden(hidepid: int) -> None:
     """Opened with rights and asked without them: ENOENT of what is in the folder is not the end of its process."""
     subprocess.run(["mount", "-t", "proc", "-o", f"hidepid={hidepid}", "proc", "/proc"], check=True)
     with without("pidfd_open"), Blocked() as child, Pidfd.open(child.pid) as pidfd:
-        ask = lambda: [pidfd.liveness().value, liveness_many([pidfd])[0].value]  # noqa: E731
-        assert in_fork(ask, uid=NOBODY) == ["unknown", "unknown"]
+        ask = lambda: [pidfd.liveness().value, liveness_many([pidfd])[0].value, _waited(pidfd)]  # noqa: E731
+        assert in_fork(ask, uid=NOBODY) == ["unknown", "unknown", "still runs"]
         child.reap()
-        assert in_fork(ask, uid=NOBODY) == ["gone", "gone"]
+        assert in_fork(ask, uid=NOBODY) == ["gone", "gone", "ended"]
+
+
+def _waited(pidfd: Pidfd) -> str:
+    try:
+        pidfd.wait(timeout_s=0, reap_grace_s=0)
+    except WaitTimeout:
+        return "still runs"
+    return "ended"
 
 
 @pytest.mark.own_pid_namespace

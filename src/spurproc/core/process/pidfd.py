@@ -214,7 +214,7 @@ class Pidfd:
     def _steps(self, reap_grace_s: float) -> _Steps:
         self.fileno()
         while not isinstance(found := self._reap(), ExitInfo):
-            if self.liveness() is Liveness.ALIVE:
+            if self.liveness() is not Liveness.GONE:  # what cannot be looked at is waited for as well
                 came = yield select.POLLIN, None, self._reap_ms(found, reap_grace_s)
                 if isinstance(came, ExitInfo):
                     return self._exit or came  # _exit: it became our child, and another thread was the one to reap
@@ -325,7 +325,8 @@ class Pidfd:
         return bool(check(came, "wait for", f"process {self._pid}"))
 
     def _look(self, events: int) -> bool:
-        return bool(self._poll(self.fileno()) & (lib.SPUR_PIDFD_ENDED if events & select.POLLIN else lib.SPUR_PIDFD_REAPED))
+        state = self._poll(self.fileno())
+        return state > 0 and bool(state & (lib.SPUR_PIDFD_ENDED if events & select.POLLIN else lib.SPUR_PIDFD_REAPED))
 
     def __enter__(self) -> Self:
         return self
