@@ -6,6 +6,7 @@ import ctypes
 import errno
 import fcntl
 import os
+import resource
 import signal
 import threading
 import time
@@ -84,6 +85,23 @@ def test_interrupt_while_the_launcher_sleeps(fields: dict[str, Any], taken_by: s
             spawn(SpawnPlan(argv=["/bin/sleep", "60"], detach=detach, **fields))
         no_child_is_left()
         assert len(_open_descriptors()) == len(before) + 1  # the watcher's own
+
+    in_child(body)
+
+
+def test_no_descriptor_is_left_for_the_channel() -> None:
+    """Another thread has taken the last one since the clone: the program runs by then, and is killed and reaped."""
+
+    def fill_up(_: int) -> None:
+        os.close(lowest := os.dup(0))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+
+    def body() -> None:
+        reader()
+        with held_at("execveat", fill_up), pytest.raises(SpawnError) as caught:
+            spawn(SpawnPlan(argv=["/bin/true"], umask=0))
+        assert (caught.value.errno, caught.value.stage) == (errno.EMFILE, "CLONE")
+        no_child_is_left()
 
     in_child(body)
 
