@@ -17,6 +17,8 @@ from tests.mutation.scratch import Scratch
 
 _LIMIT_S = 60.0
 _WHOLE_LIMIT_S = 1800.0
+_HANGING_SHARE = 0.2
+"""Of the limit, for a fault that is known to make a test stand still."""
 
 
 def main() -> int:
@@ -79,7 +81,7 @@ def _try(scratch: Scratch, mutant: Mutant, limit_s: float) -> str:
     begun = time.monotonic()
     try:
         with scratch.mutated(mutant):
-            found = trial.run(scratch, mutant.tests, limit_s)
+            found = trial.run(scratch, mutant.tests, limit_s * _HANGING_SHARE if mutant.hangs else limit_s)
     except DoesNotBuild as error:
         print(error)
         verdict, by = "BROKEN", " (it does not build)"

@@ -7,7 +7,7 @@
     tests = ["unit/test_numbers.py::test_guard_refuses"]
 
 `find` stands in the file exactly once; `tests`, below tests/, are those that ought to notice, the quickest first. `equivalent` is
-the reason why nobody can notice.
+the reason why nobody can notice. `hangs` says that the test is noticed to stand still for ever: it is given less time.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class Mutant:
     put: str
     tests: tuple[str, ...]
     equivalent: str = ""
+    hangs: bool = False
 
     @property
     def compiled(self) -> bool:
@@ -60,8 +61,8 @@ def load() -> list[Mutant]:
 
 
 def _mutant(name: str, table: dict[str, Any]) -> Mutant:
-    if table.keys() - {"equivalent"} != _KEYS:
-        raise ValueError(f"{name}: wants {', '.join(sorted(_KEYS))}, and may have equivalent")
+    if table.keys() - {"equivalent", "hangs"} != _KEYS:
+        raise ValueError(f"{name}: wants {', '.join(sorted(_KEYS))}, and may have equivalent or hangs")
     if table["find"] == table["put"] or not table["tests"]:
         raise ValueError(f"{name}: changes nothing, or names no test")
     tests = tuple(f"tests/{test}" for test in table.pop("tests"))
