@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -172,6 +173,21 @@ def test_without_a_second_descriptor_that_is_said(cgroup: Cgroup) -> None:
         for act in (cgroup.kill, cgroup.freeze, cgroup.holds_caller):
             with pytest.raises(SystemCallError, match="Too many open files"):
                 act()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_member_that_no_descriptor_is_left_for_is_not_passed_over(cgroup: Cgroup, cgroup_root: Path, payload: Start) -> None:
+    """Where the last ones go to the look at the cgroup: it is told that the pass ended early."""
+    payload("hold", cgroup=cgroup_root).wait_ready()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    os.close(lowest := os.dup(cgroup.fileno()))
+    try:
+        for room in range(8):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + room, hard))
+            with suppress(SystemCallError):
+                report = cgroup.signal(signal.SIGCONT)
+                assert report.signalled == 1 or not report.complete
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 

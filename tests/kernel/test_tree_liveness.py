@@ -93,19 +93,21 @@ def test_unreadable_cgroup_leaves_it_to_the_leader(cgroup_root: Path, payload: S
     (cgroup_root / "cgroup.events").chmod(0)
     identity = ProcessIdentity.of(leader.pid)
 
-    def ask() -> list[str]:
+    def ask() -> list[tuple[str, bool]]:
         with Cgroup.open(cgroup_root) as cgroup:
             trees = (ProcessTree(leader=Leader(identity=identity), cgroup=cgroup), ProcessTree(cgroup=cgroup))
-            return [tree_liveness(tree).liveness.value for tree in trees]
+            seen = map(tree_liveness, trees)
+            return [(one.liveness.value, one.escaped) for one in seen]
 
-    assert in_fork(ask, uid=NOBODY) == ["alive", "unknown"]
+    assert in_fork(ask, uid=NOBODY) == [["alive", False], ["unknown", False]]
 
 
 @needs_cgroup
 def test_leader_that_cannot_be_told_is_never_gone(cgroup: Cgroup) -> None:
-    """Named in another pid namespace: the empty cgroup proves nothing about it."""
+    """Named in another pid namespace: the empty cgroup proves nothing about it, nor does an empty group."""
     foreign = dataclasses.replace(ProcessIdentity.of(os.getpid()), pid_namespace=1, pid=2**31 - 2, pidfs_inode=None)
     assert _ask(ProcessTree(leader=Leader(identity=foreign), cgroup=cgroup))[0] == "unknown"
+    assert _ask(ProcessTree(leader=Leader(identity=foreign)))[0] == "unknown"
 
 
 def test_group_left_behind_is_alive(payload: Start) -> None:

@@ -160,6 +160,7 @@ def test_record_comes_back_from_json() -> None:
         {"above_inode": None},
         {"boot_id": ""},
         {"boot_id": 3},
+        {"boot_id": f"{RECORD['boot_id']}0"},
     ],
 )
 def test_bad_record_is_refused(change: dict[str, object]) -> None:

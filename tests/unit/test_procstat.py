@@ -35,6 +35,13 @@ def test_any_name_and_any_numbers(*, comm: bytes, state: int, numbers: tuple[int
     assert (stat.threads, stat.start_ticks, stat.wait_status) == (threads, ticks, status)
 
 
+def test_a_number_that_goes_on_is_none() -> None:
+    """Nor is one that the text ends in: it may be half of one."""
+    numbers = b" ".join([b"1"] * 49)
+    assert parse(b"7 (a) S " + numbers + b"\n")[0] == 0
+    assert parse(b"7 (a) S 1x " + numbers + b"\n")[0] == -errno.EBADMSG
+
+
 @given(st.binary() | st.text(alphabet="0123456789 ()-SRZ\n", max_size=400).map(str.encode))
 def test_garbage_is_refused_and_nothing_worse(text: bytes) -> None:
     error, stat = parse(text)
