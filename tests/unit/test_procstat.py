@@ -38,7 +38,9 @@ def test_any_name_and_any_numbers(*, comm: bytes, state: int, numbers: tuple[int
 def test_a_number_that_goes_on_is_none() -> None:
     """Nor is one that the text ends in: it may be half of one."""
     numbers = b" ".join([b"1"] * 49)
-    assert parse(b"7 (a) S " + numbers + b"\n")[0] == 0
+    whole = b"7 (a) S " + numbers + b"\n"
+    assert parse(whole)[0] == 0
+    assert lib.spur_procstat_parse(whole, len(whole) - 1, ffi.new("spur_procstat_t *")) == -errno.EBADMSG
     assert parse(b"7 (a) S 1x " + numbers + b"\n")[0] == -errno.EBADMSG
 
 
