@@ -18,7 +18,7 @@ from typing import Self
 from pyroute2.netlink import NETLINK_CONNECTOR
 from pyroute2.netlink.connector import cn_proc
 
-from spurproc.errors import Unsupported
+from spurproc.errors import SpurprocError, Unsupported, from_errno
 from spurproc.inspect.listener import Listener
 from spurproc.inspect.proc_events import Answer, EventReader, Lost, ProcEvent, request
 
@@ -28,6 +28,7 @@ _SO_RCVBUFFORCE = 33  # socket(7)
 _BUFFER_BYTES = 32 * 1024 * 1024
 _MOST_AT_ONCE = 1024
 _DATAGRAM_BYTES = 4096
+_ABSENT = (errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT, errno.ESOCKTNOSUPPORT)  # socket(2), of a protocol that nobody registered
 _RIGHTS = "it needs CAP_NET_ADMIN before Linux 6.6"
 _INITIAL = {"pid": 0xEFFFFFFC, "user": 0xEFFFFFFD}  # include/linux/proc_ns.h
 
@@ -39,7 +40,7 @@ class ProcConnector:
     """
 
     def __init__(self) -> None:
-        """Raises Unsupported, which says what is missing: the kernel option, rights, or the initial namespaces.
+        """Raises Unsupported, which says what is missing: the kernel option, rights, or the initial namespaces; SystemCallError.
 
         `began_ns`: when it began, by the clock of the events.
         """
@@ -130,14 +131,21 @@ def _open_socket() -> socket.socket:
     try:
         made = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK, NETLINK_CONNECTOR)
     except OSError as error:
-        raise _unsupported(os.strerror(error.errno or 0), "the kernel needs CONFIG_CONNECTOR and CONFIG_PROC_EVENTS") from error
+        raise _refused(error, _ABSENT, "the kernel needs CONFIG_CONNECTOR and CONFIG_PROC_EVENTS") from error
     try:
         _enlarge_buffer(made)
         made.bind((0, cn_proc.CN_IDX_PROC))
     except OSError as error:
         made.close()
-        raise _unsupported(os.strerror(error.errno or 0), _RIGHTS) from error
+        raise _refused(error, (errno.EPERM, errno.EACCES), _RIGHTS) from error
     return made
+
+
+def _refused(error: OSError, lacking: tuple[int, ...], need: str) -> SpurprocError:
+    """Unsupported where the errno says that `need` is lacking; any other, such as EMFILE, tells nothing about this host."""
+    if error.errno in lacking:
+        return _unsupported(os.strerror(error.errno), need)
+    return from_errno(error.errno or errno.EIO, "open", "the socket of process events")
 
 
 def _enlarge_buffer(made: socket.socket) -> None:
