@@ -19,6 +19,7 @@ from spurproc.errors import from_errno
 
 __all__ = ["Listener"]
 
+_ASKING = b"l"
 _STOPPED = b"i"
 _MOST_DRAINED = 100_000
 _ANSWER = struct.Struct("=i")
@@ -43,10 +44,11 @@ class Listener:
             if self.pid == 0:
                 os.close(self._told)
                 os.close(self._lifeline)
-        answer = _read(self._told, _ANSWER.size)
-        if answer != _ANSWER.pack(0):
+        asking, answer = _read(self._told, 1), _read(self._told, _ANSWER.size)
+        refused = _ANSWER.unpack(answer)[0] if answer else errno.ECHILD
+        self._may_count = asking == _ASKING and (not answer or refused == 0)
+        if refused:
             self.stop()
-            refused = _ANSWER.unpack(answer)[0] if len(answer) == _ANSWER.size else errno.ECHILD
             raise from_errno(refused, "ask for", "process events")
 
     def fileno(self) -> int:
@@ -63,7 +65,8 @@ class Listener:
         with contextlib.suppress(ChildProcessError):  # SIGCHLD is ignored: the kernel has reaped it
             os.waitpid(self.pid, 0)
         os.close(self._told)
-        if not stopped:  # somebody killed it: its request is ours to take back
+        # Somebody killed it: its request is ours to take back, if it made one. One taken back too often is another listener's.
+        if self._may_count and not stopped:
             with contextlib.suppress(OSError):
                 self._sock.send(self._ignore)
 
@@ -94,6 +97,7 @@ def _listen(sock: socket.socket, requests: tuple[bytes, bytes], told: int, lifel
         os.setsid()  # a signal to the group of the watcher is not meant for it
         _close_all_but(sock.fileno(), told, lifeline)
         _drain(sock)
+        _tell(told, _ASKING)
         refused = _send(sock, listen)
         _tell(told, _ANSWER.pack(refused))
         if refused == 0:
