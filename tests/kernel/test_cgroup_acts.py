@@ -184,9 +184,11 @@ def test_member_that_no_descriptor_is_left_for_is_not_passed_over(cgroup: Cgroup
     os.close(lowest := os.dup(cgroup.fileno()))
     try:
         for room in range(8):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            sweep = CgroupSweep(cgroup.fileno(), signal.SIGCONT, SeenTable(Facilities.current().bits))
             resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + room, hard))
             with suppress(SystemCallError):
-                swept = CgroupSweep(cgroup.fileno(), signal.SIGCONT, SeenTable(Facilities.current().bits)).run()
+                swept = sweep.run()
                 assert swept.signalled == 1 or not swept.complete
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
