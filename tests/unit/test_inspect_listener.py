@@ -12,6 +12,7 @@ import pytest
 from spurproc.errors import SystemCallError
 from spurproc.inspect import listener
 from spurproc.inspect.listener import Listener
+from tests.descriptors import descriptors_left
 
 _TOO_LONG = bytes(1 << 24)
 Ends = tuple[socket.socket, socket.socket]
@@ -63,3 +64,16 @@ def test_a_child_that_died_on_the_way(ends: Ends, monkeypatch: pytest.MonkeyPatc
         Listener(ends[0], b"listen", b"ignore")
     assert caught.value.errno == errno.ECHILD
     assert asked(ends[1]) == taken_back
+
+
+@pytest.mark.parametrize("left", range(4))
+def test_too_few_descriptors_leave_nothing_open(ends: Ends, left: int) -> None:
+    """Two pipes are four; one that was made is closed again where the other cannot be."""
+    before = os.listdir("/proc/self/fd")
+    with (
+        descriptors_left(left),
+        pytest.raises(SystemCallError, match="cannot start the listener to process events: Too many open files") as caught,
+    ):
+        Listener(ends[0], b"listen", b"ignore")
+    assert caught.value.errno == errno.EMFILE
+    assert os.listdir("/proc/self/fd") == before

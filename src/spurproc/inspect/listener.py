@@ -31,19 +31,11 @@ class Listener:
     def __init__(self, sock: socket.socket, listen: bytes, ignore: bytes) -> None:
         """Returns when the kernel has taken `listen`. Raises SystemCallError when it refuses it."""
         self._sock, self._ignore = sock, ignore
-        self._told, told = os.pipe()
-        lifeline, self._lifeline = os.pipe()
-        self.pid = 0
         try:
-            self.pid = _start(sock, (listen, ignore), told, lifeline)
+            pid, self._told, self._lifeline = _start(sock, (listen, ignore))
         except OSError as error:
-            raise from_errno(error.errno or errno.EIO, "start", "the listener") from error
-        finally:
-            os.close(told)
-            os.close(lifeline)
-            if self.pid == 0:
-                os.close(self._told)
-                os.close(self._lifeline)
+            raise from_errno(error.errno or errno.EIO, "start", "the listener to process events") from error
+        self.pid = pid
         asking, answer = _read(self._told, 1), _read(self._told, _ANSWER.size)
         refused = _ANSWER.unpack(answer)[0] if answer else errno.ECHILD
         self._may_count = asking == _ASKING and (not answer or refused == 0)
@@ -78,8 +70,25 @@ def _read(fd: int, length: int) -> bytes:
     return received
 
 
-def _start(sock: socket.socket, requests: tuple[bytes, bytes], told: int, lifeline: int) -> int:
-    """Fork the child; its pid."""
+def _start(sock: socket.socket, requests: tuple[bytes, bytes]) -> tuple[int, int, int]:
+    """Fork the child; its pid, what it tells, and its lifeline. Leaves nothing open where that fails."""
+    with contextlib.ExitStack() as ours, contextlib.ExitStack() as childs:
+        told = _pipe(ours, childs)
+        lifeline = _pipe(childs, ours)
+        pid = _fork(sock, requests, told[1], lifeline[0])
+        ours.pop_all()
+    return pid, told[0], lifeline[1]
+
+
+def _pipe(reads: contextlib.ExitStack, writes: contextlib.ExitStack) -> tuple[int, int]:
+    """Its ends, of which each is closed with its side."""
+    ends = os.pipe()
+    for side, end in zip((reads, writes), ends, strict=True):
+        side.callback(os.close, end)
+    return ends
+
+
+def _fork(sock: socket.socket, requests: tuple[bytes, bytes], told: int, lifeline: int) -> int:
     held = SignalsHeld()
     try:
         pid = os.fork()
