@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from spurproc.core.exit_info import ExitInfo
+from spurproc.core.exit_info import ExitInfo, ExitKind
 from spurproc.core.observation import Liveness
 from spurproc.core.recorded.end import NotYet, end_of, info_of
 from spurproc.inspect.answer import Answer, Cell, Facts, Toned
@@ -16,7 +16,7 @@ from spurproc.inspect.output import json_option
 from spurproc.inspect.provenance import NOT_YET, exit_fields, exit_rows, process_fields, process_rows, run_fields, run_rows
 from spurproc.inspect.target import TARGET, FolderTarget, Target
 
-__all__ = ["Subject", "command", "ended_answer", "not_ended_answer"]
+__all__ = ["NotEnded", "Subject", "command", "end_of_process", "ended_answer", "not_ended_answer"]
 
 
 class Subject(NamedTuple):
@@ -24,6 +24,13 @@ class Subject(NamedTuple):
 
     fields: dict[str, Any]
     rows: list[tuple[str, Cell]]
+
+
+class NotEnded(NamedTuple):
+    """No end is known: the word for it, and why."""
+
+    state: str
+    reason: str
 
 
 @click.command("exit")
@@ -51,9 +58,21 @@ def _of_folder(folder: HeldFolder) -> Answer:
 
 def _of_process(process: HeldProcess) -> Answer:
     subject = Subject(process_fields(process), process_rows(process))
-    if process.pidfd.liveness() is Liveness.ALIVE:
-        return not_ended_answer("exit", subject, NOT_YET[NotYet.RUNNING], NotYet.RUNNING.value)
-    return ended_answer("exit", subject, process.pidfd.exit_info())
+    end = end_of_process(process)
+    if isinstance(end, NotEnded):
+        return not_ended_answer("exit", subject, *end)
+    return ended_answer("exit", subject, end)
+
+
+def end_of_process(process: HeldProcess) -> ExitInfo | NotEnded:
+    """How it ended. Where it cannot be told whether it has, that is no end of which nothing is known."""
+    liveness = process.pidfd.liveness()
+    if liveness is Liveness.ALIVE:
+        return NotEnded(NOT_YET[NotYet.RUNNING], NotYet.RUNNING.value)
+    info = process.pidfd.exit_info()
+    if liveness is Liveness.UNKNOWN and info.kind is ExitKind.UNKNOWN:
+        return NotEnded(NOT_YET[NotYet.OUT_OF_SIGHT], info.reason or "it cannot be seen from here")
+    return info
 
 
 def ended_answer(name: str, subject: Subject, info: ExitInfo) -> Answer:

@@ -8,12 +8,13 @@ from typing import Any
 import click
 
 from spurproc.core.exit_info import ExitInfo
-from spurproc.core.observation import Liveness, Observation
+from spurproc.core.observation import Observation
 from spurproc.core.recorded.end import NotYet, end_of, info_of
 from spurproc.core.tree.members import Containment, ProcessTree, members
 from spurproc.core.tree.process_walk import ProcessRow, proc_shows_all
 from spurproc.errors import SpurprocError
 from spurproc.inspect.answer import Answer, Block, Cell, Facts, Grid, Line, Toned
+from spurproc.inspect.ending import NotEnded, end_of_process
 from spurproc.inspect.exit_code import ExitCode
 from spurproc.inspect.held import HeldFolder, HeldProcess, open_folder, open_process
 from spurproc.inspect.output import json_option
@@ -76,23 +77,22 @@ def _of_process(held: HeldProcess, limit: int) -> Answer:
 
 
 def _process_end(held: HeldProcess) -> tuple[dict[str, Any], _Rows]:
-    if held.pidfd.liveness() is Liveness.ALIVE:
-        return _not_ended(NotYet.RUNNING)
-    return _ended(held.pidfd.exit_info())
+    end = end_of_process(held)
+    return _not_ended(end) if isinstance(end, NotEnded) else _ended(end)
 
 
 def _ended(info: ExitInfo) -> tuple[dict[str, Any], _Rows]:
     return {"state": "ended", "exit": exit_fields(info)}, exit_rows(info)
 
 
-def _not_ended(end: NotYet) -> tuple[dict[str, Any], _Rows]:
-    return {"state": NOT_YET[end], "exit": None}, [("exit", f"not known yet: {end.value}")]
+def _not_ended(end: NotEnded) -> tuple[dict[str, Any], _Rows]:
+    return {"state": end.state, "exit": None}, [("exit", f"not known yet: {end.reason}")]
 
 
 def _of_folder(held: HeldFolder, limit: int) -> Answer:
     run, record = held.run, held.run.record
     seen, end, found = run.observe(), end_of(held.parts), _run_members(held, limit)
-    end_fields, end_rows = _not_ended(end) if isinstance(end, NotYet) else _ended(info_of(end))
+    end_fields, end_rows = _not_ended(NotEnded(NOT_YET[end], end.value)) if isinstance(end, NotYet) else _ended(info_of(end))
     leader, recorder = run.leader, run.recorder
     fields = {
         "target": run_fields(held),
