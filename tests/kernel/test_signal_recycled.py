@@ -79,7 +79,8 @@ def test_stranger_with_the_number_of_a_subreaper_has_no_descendants(payload: Sta
     keeper = payload("subreaper")
     keeper.wait_ready(3)
     identity = ProcessIdentity.of(keeper.pid)
-    inode = None if identity.pidfs_inode is None else identity.pidfs_inode - 1
+    with Blocked() as gone:
+        inode = ProcessIdentity.of(gone.pid).pidfs_inode
     earlier = replace(identity, start_ticks=identity.start_ticks - 1, pidfs_inode=inode)
     assert Descent(identity).find()
     assert Descent(earlier).find() == []
