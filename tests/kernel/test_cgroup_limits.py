@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spurproc.core.cgroup.cgroup import Cgroup
-from spurproc.core.cgroup.limits import CgroupLimits
+from spurproc.core.cgroup.limits import CgroupLimits, Limit
 from spurproc.errors import Unsupported
 from tests import cgroup_folder
 from tests.payload import Payload
@@ -114,9 +114,29 @@ def test_one_of_two_is_missing(job: Cgroup, above: Path) -> None:
     both = CgroupLimits(memory_max_bytes=LIMIT_BYTES, pids_max=3)
     with pytest.raises(Unsupported, match="no memory controller"):
         job.set_limits(both)
-    assert (above / "job" / "pids.max").read_text() == "max\n"
+    assert (above / "cgroup.subtree_control").read_text().split() == []
+    assert not (above / "job" / "pids.max").exists()
     assert job.set_limits(both, required=False) == ("memory.max",)
     assert (above / "job" / "pids.max").read_text() == "3\n"
+
+
+class _Pages(CgroupLimits):
+    """Huge pages, where a hybrid layout leaves cgroup v2 no other controller, and a controller that nobody has."""
+
+    def __iter__(self) -> Iterator[Limit]:
+        yield Limit(controller="hugetlb", file="hugetlb.2MB.max", value="0")
+        yield Limit(controller="none", file="none.max", value="0")
+
+
+@pytest.mark.needs_controller("hugetlb")
+def test_nothing_is_changed_where_a_required_controller_is_missing(job: Cgroup, above: Path) -> None:
+    """Nor is the one before it handed down."""
+    give(above, "hugetlb")
+    with pytest.raises(Unsupported, match="no none controller there: the cgroup above has none"):
+        job.set_limits(_Pages())
+    assert (above / "cgroup.subtree_control").read_text().split() == []
+    assert job.set_limits(_Pages(), required=False) == ("none.max",)
+    assert (above / "cgroup.subtree_control").read_text().split() == ["hugetlb"]
 
 
 @EACH_CONTROLLER

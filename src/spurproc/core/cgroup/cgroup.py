@@ -13,7 +13,7 @@ from typing import Self
 from spurproc.core._native import lib
 from spurproc.core.cgroup.events import CgroupEvents, open_events
 from spurproc.core.cgroup.folder import child_names, folder_inode, kernel_path, open_folder, read_text, write_text
-from spurproc.core.cgroup.limits import CgroupLimits, missing_controller
+from spurproc.core.cgroup.limits import CgroupLimits, Limit, missing_controller, unavailable_controller
 from spurproc.core.cgroup.pids import caller_inside, member_pids
 from spurproc.core.cgroup.record import CgroupRecord
 from spurproc.core.cgroup.removal import remove_cgroup
@@ -207,21 +207,28 @@ class Cgroup:
 
         Memory that members took before its controller acted here stays counted in the cgroup above.
         Where a controller does not act here and the cgroup above cannot be made to hand it down: raises Unsupported, which names
-        it, before anything is set; with `required` false the others are set, and the files of those that are not enforced
-        ("memory.max") are returned. Raises NotPermitted and the like. Lowering memory.max below what is used blocks until the
-        kernel has reclaimed or killed. Source: admin-guide/cgroup-v2.rst (memory 4.5, pids 4.3, cpu 4.15).
+        it, before anything is changed, or, where only the kernel's refusal tells, before anything is set; with `required` false
+        the others are set, and the files of those that are not enforced ("memory.max") are returned. Raises NotPermitted and the
+        like. Lowering memory.max below what is used blocks until the kernel has reclaimed or killed. Source:
+        admin-guide/cgroup-v2.rst (memory 4.5, pids 4.3, cpu 4.15).
         """
-        reasons = {limit.file: missing_controller(self.fileno(), limit.controller) for limit in limits}
         if required:
             for limit in limits:
-                reason = reasons[limit.file]
-                if reason is not None:
-                    what = f"cannot set {limit.file} of cgroup {self.path!r}: no {limit.controller} controller there"
-                    raise Unsupported(f"{what}: {reason}")
+                self._need(limit, unavailable_controller(self.fileno(), limit.controller))
+        reasons = {}
+        for limit in limits:
+            reasons[limit.file] = missing_controller(self.fileno(), limit.controller)
+            if required:
+                self._need(limit, reasons[limit.file])
         for limit in limits:
             if reasons[limit.file] is None:
                 write_text(self.fileno(), limit.file, limit.value.encode())
         return tuple(limit.file for limit in limits if reasons[limit.file] is not None)
+
+    def _need(self, limit: Limit, lacking: str | None) -> None:
+        if lacking is not None:
+            what = f"cannot set {limit.file} of cgroup {self.path!r}: no {limit.controller} controller there"
+            raise Unsupported(f"{what}: {lacking}")
 
     # Acts on all of it. None is done to a cgroup that holds the caller.
 

@@ -7,13 +7,13 @@ be set is no rare thing: on a hybrid layout the controllers belong to cgroup v1,
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from spurproc.core.cgroup.folder import open_folder, read_text, write_text
 from spurproc.errors import AlreadyGone, InvalidArgument, NotCgroup2, SystemCallError
 
-__all__ = ["CgroupLimits", "Limit", "missing_controller"]
+__all__ = ["CgroupLimits", "Limit", "missing_controller", "unavailable_controller"]
 
 _PERIOD_USEC = 100_000
 _LAST = 2**63 - 1
@@ -82,6 +82,15 @@ def missing_controller(folder_fd: int, controller: str) -> str | None:
     That one only, and only while no process lives in it, for the kernel would refuse it or turn it into a threaded cgroup, and
     the ones below into ones that no process can enter. Source: admin-guide/cgroup-v2.rst, "No Internal Process Constraint".
     """
+    return _with_above(folder_fd, controller, _hand_down)
+
+
+def unavailable_controller(folder_fd: int, controller: str) -> str | None:
+    """As `missing_controller`, and nothing is changed: None too where the cgroup above has it and may be able to hand it down."""
+    return _with_above(folder_fd, controller, _why_kept)
+
+
+def _with_above(folder_fd: int, controller: str, ask: Callable[[int, str], str | None]) -> str | None:
     if _is_top(folder_fd):
         return "this is the top of the hierarchy"
     if _has(folder_fd, controller):
@@ -93,7 +102,9 @@ def missing_controller(folder_fd: int, controller: str) -> str | None:
     except NotCgroup2:
         return "the cgroup above cannot be reached: this is the top of the mount"
     try:
-        return _hand_down(above_fd, controller)
+        return ask(above_fd, controller)
+    except SystemCallError as error:
+        return f"the cgroup above does not hand it down ({error})"
     finally:
         os.close(above_fd)
 
@@ -102,16 +113,19 @@ def _has(folder_fd: int, controller: str) -> bool:
     return controller.encode() in read_text(folder_fd, "cgroup.controllers").split()
 
 
-def _hand_down(above_fd: int, controller: str) -> str | None:
-    try:
-        if not _has(above_fd, controller):
-            return "the cgroup above has none to hand down"
-        if not _is_top(above_fd) and read_text(above_fd, "cgroup.procs", limit=1):
-            return "the cgroup above cannot hand it down while processes live in it"
-        write_text(above_fd, "cgroup.subtree_control", f"+{controller}".encode())
-    except SystemCallError as error:
-        return f"the cgroup above does not hand it down ({error})"
+def _why_kept(above_fd: int, controller: str) -> str | None:
+    if not _has(above_fd, controller):
+        return "the cgroup above has none to hand down"
+    if not _is_top(above_fd) and read_text(above_fd, "cgroup.procs", limit=1):
+        return "the cgroup above cannot hand it down while processes live in it"
     return None
+
+
+def _hand_down(above_fd: int, controller: str) -> str | None:
+    reason = _why_kept(above_fd, controller)
+    if reason is None:
+        write_text(above_fd, "cgroup.subtree_control", f"+{controller}".encode())
+    return reason
 
 
 def _is_top(folder_fd: int) -> bool:
