@@ -129,6 +129,8 @@ def test_a_hostile_name_is_shown_in_one_harmless_line(capfd: pytest.CaptureFixtu
         (["wait", "1", "--timeout", "nan"], "'nan'"),
         (["wait", "1", "--timeout", "-1"], "'-1'"),
         (["wait", "1", "--timeout", "1s"], "'1s'"),
+        (["wait", "1", "--timeout", "1_0"], "'1_0'"),
+        (["wait", "1", "--timeout", "\u0665"], "is not a number of seconds"),  # ARABIC-INDIC DIGIT FIVE
         (["signal", "1"], "SIGNAL"),
         (["signal", "1", "NOPE"], "'NOPE'"),
         (["signal", "1", "65"], "'65'"),

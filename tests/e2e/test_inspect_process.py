@@ -208,7 +208,7 @@ def test_what_still_runs_has_no_end(payload: Payloads) -> None:
     assert (document["exit_code"], document["state"], document["exit"]) == (4, "running", None)
     said = inspect("wait", str(hold.pid), "--timeout", "0.01")
     assert said.code == 4
-    assert "still runs after 0.01 s" in said.out
+    assert f"exit      process {hold.pid} still runs after 0.01 s" in said.out
     assert inspect_json("wait", str(hold.pid), "--timeout", "0")["state"] == "timeout"
 
 

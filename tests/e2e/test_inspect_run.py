@@ -73,9 +73,11 @@ def test_a_run_that_goes_on(tmp_path: Path) -> None:
     with recorded(tmp_path / "run", "sleep", "1000") as run:
         document = inspect_json("exit", run.folder)
         timeout = inspect_json("wait", run.folder, "--timeout", "0.05")
+        said = inspect("wait", run.folder, "--timeout", "0")
         run.terminate()
     assert (document["exit_code"], document["state"], document["reason"]) == (4, "running", "it still runs")
     assert (timeout["exit_code"], timeout["state"], timeout["exit"]) == (4, "timeout", None)
+    assert (said.code, said.out.count("not known")) == (4, 1)
 
 
 def test_wait_sleeps_until_the_end(tmp_path: Path) -> None:

@@ -85,11 +85,11 @@ def ended_answer(name: str, subject: Subject, info: ExitInfo) -> Answer:
     )
 
 
-def not_ended_answer(name: str, subject: Subject, state: str, reason: str) -> Answer:
-    """More may be known later."""
+def not_ended_answer(name: str, subject: Subject, state: str, reason: str, text: str | None = None) -> Answer:
+    """More may be known later. `text` is for a reason that says so itself."""
     return Answer(
         command=name,
         exit_code=ExitCode.STILL_RUNNING,
         fields={"target": subject.fields, "state": state, "reason": reason, "exit": None},
-        blocks=(Facts([*subject.rows, ("exit", Toned(f"not known yet: {reason}", "weak"))]),),
+        blocks=(Facts([*subject.rows, ("exit", Toned(text or f"not known yet: {reason}", "weak"))]),),
     )

@@ -25,12 +25,13 @@ class _SecondsType(ParameterType[float]):
     name = "seconds"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        text = str(value)
         try:
-            seconds = float(value)
+            seconds = float(text if text.isascii() and "_" not in text else "nan")  # 1_0 and other scripts' digits are Python's
         except ValueError:
             seconds = math.nan
         if not seconds >= 0:
-            self.fail(f"{str(value)[:60]!r} is not a number of seconds, 0 or more", param, ctx)
+            self.fail(f"{text[:60]!r} is not a number of seconds, 0 or more", param, ctx)
         return seconds
 
 
@@ -58,5 +59,5 @@ def _waited(subject: Subject, wait: Callable[[float | None], ExitInfo], timeout_
     try:
         info = wait(timeout_s)
     except WaitTimeout as error:
-        return not_ended_answer("wait", subject, "timeout", str(error))
+        return not_ended_answer("wait", subject, "timeout", str(error), str(error))
     return ended_answer("wait", subject, info)
