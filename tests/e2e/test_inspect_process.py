@@ -227,6 +227,16 @@ def test_wait_wakes_at_the_end(payload: Payloads, number: int, code: int) -> Non
     assert f"exited {number}".encode() in out
 
 
+def test_sigterm_ends_a_wait_by_the_signal(payload: Payloads) -> None:
+    """It is no exit code of ours; for `watch` see the proof that no listener is left."""
+    hold = payload("hold")
+    hold.wait_ready()
+    with subprocess.Popen([PROGRAM, "wait", str(hold.pid)], stdout=subprocess.DEVNULL) as waiting:
+        await_waiting(waiting.pid)
+        waiting.terminate()
+        assert waiting.wait(60) == -signal.SIGTERM
+
+
 def test_members_are_counted_and_bounded(payload: Payloads) -> None:
     session = payload("session")
     assert sorted(session.wait_ready(3)) == sorted(b"lgo")
