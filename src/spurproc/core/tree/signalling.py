@@ -76,7 +76,8 @@ def _sweep_strong(tree: ProcessTree, signal: int, seen: SeenTable) -> dict[Route
 def _sweep_group(group: GroupOf, signal: int, seen: SeenTable) -> Swept:
     """By a walk; where /proc hides processes, at once through the leader's pidfd, unless some were signalled already."""
     if seen.native.used == 0 and not proc_shows_all() and group.signal_group(signal):
-        return Swept(signalled=max(1, len(group.find())), refused=(), passes=1, complete=False, unreadable=0)
+        # The kernel says that one took it, not how many did: some may have refused it.
+        return Swept(signalled=1, refused=(), passes=1, complete=False, unreadable=0)
     return _sweep_walked(group, signal, seen)
 
 
