@@ -47,6 +47,7 @@ enum {
 
 enum { SPUR_P_PIDFD = 3 };
 enum { SPUR_CLOSE_RANGE_CLOEXEC = 4 };
+enum { SPUR_MFD_NOEXEC_SEAL = 8 };
 enum { SPUR_FD_PIDFS_ROOT = -10002 };
 enum { SPUR_HANDLE_TYPE_KERNFS = 0xFE }; /* pidfs and cgroup2 handles: 8 bytes, the inode */
 enum { SPUR_PID_FS_MAGIC = 0x50494446, SPUR_CGROUP2_MAGIC = 0x63677270 };

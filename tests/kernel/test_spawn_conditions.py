@@ -35,6 +35,8 @@ from tests.spawning import DETACH, DETACHED, PYTHON, ROUTES, THROUGH_PROGRAM, in
 _CLONE3, _CLOSE_RANGE = 435, 436
 _PR_SET_CHILD_SUBREAPER = 36
 _SYS_RECVMSG = {"x86_64": 47, "aarch64": 212}[os.uname().machine]
+_SYS_MEMFD_CREATE = {"x86_64": 319, "aarch64": 279}[os.uname().machine]
+_MFD_NOEXEC_SEAL = 8
 _SYS_UMASK = {"x86_64": 95, "aarch64": 166}[os.uname().machine]
 _SYS_RT_SIGACTION = {"x86_64": 13, "aarch64": 134}[os.uname().machine]
 _HEAP_TIMEOUT_S = 120  # to touch it all, beside other work
@@ -261,6 +263,27 @@ def test_channel_that_cannot_be_received(*, detach: bool) -> None:
             spawn(SpawnPlan(argv=["/bin/true"], umask=0o77, detach=detach))
         assert (caught.value.errno, caught.value.stage) == (errno.EPERM, "CLONE")
         no_child_is_left()
+
+    in_child(body)
+
+
+@pytest.mark.needs_kernel(6, 3)
+def test_host_that_gives_no_executable_memory_file() -> None:
+    """As Linux 6.3 to 6.5 with vm.memfd_noexec=2, which refuse one that is not asked for as never to be executed."""
+
+    def body() -> None:
+        seccomp.refuse(_SYS_MEMFD_CREATE, errno.EACCES, spared=(1, _MFD_NOEXEC_SEAL))
+        assert output_of(["/bin/echo", "-n", "here"], **THROUGH_PROGRAM)[0] == b"here"
+
+    in_child(body)
+
+
+def test_kernel_that_does_not_know_such_a_memory_file() -> None:
+    """Before 6.3: EINVAL, and the plan is passed as ever."""
+
+    def body() -> None:
+        seccomp.refuse(_SYS_MEMFD_CREATE, errno.EINVAL, hit=(1, _MFD_NOEXEC_SEAL))
+        assert output_of(["/bin/echo", "-n", "here"], **THROUGH_PROGRAM)[0] == b"here"
 
     in_child(body)
 
