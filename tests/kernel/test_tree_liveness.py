@@ -88,6 +88,7 @@ def test_empty_cgroup_says_nothing_before_the_join(cgroup: Cgroup, payload: Star
 @needs_cgroup
 @pytest.mark.needs_root
 def test_unreadable_cgroup_leaves_it_to_the_leader(cgroup_root: Path, payload: Start) -> None:
+    """One that lives is enough for ALIVE; one that is gone proves nothing about who else is in there."""
     leader = payload("hold", cgroup=cgroup_root)
     leader.wait_ready()
     (cgroup_root / "cgroup.events").chmod(0)
@@ -100,6 +101,10 @@ def test_unreadable_cgroup_leaves_it_to_the_leader(cgroup_root: Path, payload: S
             return [(one.liveness.value, one.escaped) for one in seen]
 
     assert in_fork(ask, uid=NOBODY) == [["alive", False], ["unknown", False]]
+    leader.kill()
+    leader.reap()
+    assert identity.liveness() is Liveness.GONE
+    assert in_fork(ask, uid=NOBODY) == [["unknown", False], ["unknown", False]]
 
 
 @needs_cgroup

@@ -80,8 +80,9 @@ def tree_liveness(tree: ProcessTree) -> Observation:
     """Whether anything of the tree lives, with the evidence. Does not block.
 
     The cgroup decides when it is populated. Empty or removed, the leader may still live elsewhere: ALIVE, `escaped`. When the
-    cgroup cannot tell, or nobody is known to have joined it, the leader's identity decides. Without a cgroup, a gone leader
-    leaves what can be found of its group and of a subreaper's descendants: weak containment says GONE only of what it can see.
+    cgroup cannot tell, a leader that lives is enough for ALIVE, and one that is gone leaves UNKNOWN: others may be in there.
+    When nobody is known to have joined it, the leader's identity decides. Without a cgroup, a gone leader leaves what can be
+    found of its group and of a subreaper's descendants: weak containment says GONE only of what it can see.
     """
     try:
         return _observe_tree(tree)
@@ -96,10 +97,20 @@ def _observe_tree(tree: ProcessTree) -> Observation:
     if cgroup.liveness is Liveness.ALIVE:
         return cgroup
     if cgroup.liveness is Liveness.UNKNOWN or not tree.joined:
-        return _observe_leader(tree) or Observation(
-            liveness=Liveness.UNKNOWN, evidence=cgroup.evidence, detail=f"{cgroup.detail}, and there is no leader to ask"
-        )
+        return _observe_leader_before_cgroup(tree, cgroup)
     return _observe_escape(tree, cgroup)
+
+
+def _observe_leader_before_cgroup(tree: ProcessTree, cgroup: Observation) -> Observation:
+    """The cgroup cannot tell, or its emptiness says nothing yet."""
+    leader = _observe_leader(tree)
+    if leader is None:
+        detail = f"{cgroup.detail}, and there is no leader to ask"
+    elif leader.liveness is Liveness.GONE and cgroup.liveness is Liveness.UNKNOWN:
+        detail = f"{cgroup.detail}; the leader: {leader.detail}"
+    else:
+        return leader
+    return Observation(liveness=Liveness.UNKNOWN, evidence=cgroup.evidence, detail=detail)
 
 
 def _observe_leader(tree: ProcessTree) -> Observation | None:
