@@ -18,6 +18,7 @@ import shutil
 import signal
 import sys
 import tempfile
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,26 +85,27 @@ def lose_launcher(folder: Path) -> spurproc.ExitInfo:
         return launcher.pidfd.wait()
 
 
-def find(folder: Path, script: str) -> Finding:
-    """Find one job by its folder alone; terminate it or wait for it; tell all that can be proven."""
-    with spurproc.RecordedRun.open(folder / script) as run:
-        identity = run.leader
-        if identity is None:
-            raise SystemExit(f"demo: {script} never ran: {run.exit_info()}")
-        found = run.liveness()
-        if script in TERMINATED:
-            run.terminate(KILL_PLAN)
-        end = run.wait(timeout_s=60)
-        if run.liveness() is not spurproc.Liveness.GONE:
-            run.terminate(KILL_PLAN)  # what outlived its leader
-        tree = run.liveness()
-        run.remove()
+def find(run: spurproc.RecordedRun, script: str, found: spurproc.Liveness) -> Finding:
+    """Terminate one job or wait for it; tell all that can be proven."""
+    identity = run.leader
+    if identity is None:
+        raise SystemExit(f"demo: {script} never ran: {run.exit_info()}")
+    if script in TERMINATED:
+        run.terminate(KILL_PLAN)
+    end = run.wait(timeout_s=60)
+    if run.liveness() is not spurproc.Liveness.GONE:
+        run.terminate(KILL_PLAN)  # what outlived its leader
+    tree = run.liveness()
+    run.remove()
     return Finding(job=script, identity=identity, containment=run.containment, found=found, end=end, tree=tree)
 
 
 def find_all(folder: Path, *, as_json: bool) -> None:
-    """Find every job and print the table, or the same as JSON."""
-    findings = [find(folder, script) for script in SCRIPTS]
+    """Find every job by its folder alone, and print the table, or the same as JSON."""
+    with ExitStack() as stack:
+        runs = {script: stack.enter_context(spurproc.RecordedRun.open(folder / script)) for script in SCRIPTS}
+        found = {script: run.liveness() for script, run in runs.items()}
+        findings = [find(run, script, found[script]) for script, run in runs.items()]
     if as_json:
         print(json.dumps([finding.to_json() for finding in findings], indent=2))
     else:

@@ -10,13 +10,13 @@ from pathlib import Path
 from tests.meta.repository import ROOT
 
 ENDS = {
-    "compile.sh": ("alive", "exited", 0, None),
-    "crunch.py": ("alive", "exited", 0, None),
+    "compile.sh": (None, "exited", 0, None),
+    "crunch.py": (None, "exited", 0, None),
     "trap_exec.sh": (None, "exited", 7, None),
     "daemonise.sh": ("alive", "exited", 0, None),
     "stubborn.sh": ("alive", "signaled", None, 9),
 }
-"""Job: as it was found (None: either, it ends at once), kind, code, signal."""
+"""Job: as it was found (None: either, it ends by itself), kind, code, signal."""
 
 
 def test_demo_tells_five_true_ends(tmp_path: Path) -> None:
