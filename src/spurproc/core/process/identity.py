@@ -16,7 +16,8 @@ from typing import Any, Self
 from spurproc.core._native import ffi, lib
 from spurproc.core.facilities import Facilities, check_call, vanished
 from spurproc.core.observation import LIVENESS_OF_CODE, Liveness, Observation
-from spurproc.core.process.pidfd import SUBJECT, Pidfd, checked_pid, pid_behind
+from spurproc.core.process.pidfd import SUBJECT, Pidfd, checked_pid
+from spurproc.core.process.pidfd_number import pid_behind
 from spurproc.core.vantage import Vantage, boot_id_valid
 from spurproc.errors import IdentityUnreadable, InvalidArgument, SpurprocError, from_errno
 

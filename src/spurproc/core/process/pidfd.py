@@ -7,7 +7,6 @@ the folder /proc/PID, which pins the process as well but cannot be polled: waite
 from __future__ import annotations
 
 import _thread
-import fcntl
 import os
 import select
 import struct
@@ -22,10 +21,11 @@ from spurproc.core.deadline import checked_seconds, deadline_after, left_s, shor
 from spurproc.core.exit_info import ExitInfo, ExitSource, ResourceUsage
 from spurproc.core.facilities import Facilities, check_call, vanished
 from spurproc.core.observation import Liveness
+from spurproc.core.process.pidfd_number import pid_behind
 from spurproc.core.vantage import Vantage
 from spurproc.errors import IdentityUnreadable, InvalidArgument, SignalRefused, Unsupported, WaitTimeout, from_errno
 
-__all__ = ["REAP_GRACE_S", "SUBJECT", "Pidfd", "checked_pid", "checked_signal", "pid_behind"]
+__all__ = ["REAP_GRACE_S", "SUBJECT", "Pidfd", "checked_pid", "checked_signal"]
 
 REAP_GRACE_S = 3.0
 """How long a waiter gives a foreign parent to reap; only then does the kernel tell others how the process ended."""
@@ -382,27 +382,3 @@ def _shorter(step_s: float | None, deadline: float | None) -> float | None:
 
 def _grace(reap_grace_s: object) -> float:
     return max(0.0, checked_seconds("reap_grace_s", reap_grace_s))
-
-
-def pid_behind(fd: object) -> int:
-    """The number of the process that pidfd `fd` holds; 0 if it has none here. Source: proc_pid_fdinfo(5).
-
-    Raises InvalidArgument if it is no pidfd, or one of a thread (PIDFD_THREAD, 6.9), which ends when the thread does.
-    """
-    if isinstance(fd, bool) or not isinstance(fd, int) or not 0 <= fd <= 0x7FFFFFFF:
-        raise InvalidArgument(f"cannot take descriptor {fd!r}: not a descriptor")
-    try:
-        of_thread = fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_EXCL  # PIDFD_THREAD is O_EXCL
-    except OSError as error:
-        raise InvalidArgument(f"cannot take descriptor {fd}: {error.strerror}") from error
-    facts: Any = ffi.new("spur_pidfd_facts_t *")
-    if Facilities.current().pidfd_info and not of_thread and lib.spur_pidfd_info(fd, facts) == 0:
-        return int(facts.pid)
-    try:
-        with open(f"/proc/self/fdinfo/{fd}", "rb") as file:
-            fields = [line.split() for line in file if line.startswith(b"Pid:")]
-    except OSError as error:
-        raise InvalidArgument(f"cannot take descriptor {fd}: {error.strerror}") from error
-    if not fields or of_thread:
-        raise InvalidArgument(f"cannot take descriptor {fd}: {'the pidfd of a thread' if fields else 'not a pidfd'}")
-    return max(0, int(fields[0][1])) if Vantage.read().procfs_is_ours else 0
