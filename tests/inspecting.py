@@ -18,6 +18,7 @@ from spurproc.core.recorded.run import RecordedRun
 from spurproc.core.spawn.plan import SpawnPlan
 from spurproc.core.tree.members import Containment
 from spurproc.core.tree.termination import KillPlan
+from tests.pace import readable
 from tests.payload import build
 
 PROGRAM = (sys.executable, "-m", "spurproc.inspect")
@@ -160,3 +161,11 @@ class Watch:
         for pipe in (self.process.stdout, self.process.stderr):
             if pipe is not None:
                 pipe.close()
+
+
+def wait_ended(pidfd: int) -> None:
+    """Wait for the end of the process, and close its pidfd."""
+    try:
+        assert readable(pidfd, 10)
+    finally:
+        os.close(pidfd)

@@ -395,9 +395,3 @@ def test_threaded_child_does_not_hide_its_process(cgroup: Cgroup, cgroup_root: P
     report = cgroup.signal(15)
     assert (report.signalled, report.refused, report.complete) == (1, (), True)
     assert leader.reap() == -15
-
-
-def test_record_names_it_and_nothing_else(cgroup: Cgroup, cgroup_root: Path) -> None:
-    record = cgroup.record()
-    assert (record.path, record.inode) == (str(cgroup_root), cgroup.inode)
-    assert record.above_inode == cgroup_root.parent.stat().st_ino

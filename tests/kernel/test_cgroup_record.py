@@ -140,3 +140,11 @@ def test_live_one_is_never_gone_from_another_cgroup_namespace(cgroup_root: Path,
 
 def test_liveness_is_the_short_form(cgroup_root: Path) -> None:
     assert _record(cgroup_root / "x").liveness() is Liveness.GONE
+
+
+@pytest.mark.needs_cgroup_v2
+def test_record_names_it_and_nothing_else(cgroup_root: Path) -> None:
+    with Cgroup.open(cgroup_root) as cgroup:
+        record = cgroup.record()
+        assert (record.path, record.inode) == (str(cgroup_root), cgroup.inode)
+    assert record.above_inode == cgroup_root.parent.stat().st_ino
