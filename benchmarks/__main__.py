@@ -28,16 +28,21 @@ def main() -> None:
     """Measure what was asked for."""
     arguments = _arguments()
     if arguments.render:
-        DOCUMENT.write_text(document(Results.read(arguments.render), _shown(arguments.render)), encoding="utf-8")
+        render(arguments.render)
         return
     nouns = arguments.nouns or list(NOUNS)
     results = run(nouns, QUICK if arguments.quick else FULL)
     path = arguments.output or _default_path(nouns)
     results.write(path)
     if nouns == list(NOUNS) and not arguments.quick:
-        DOCUMENT.write_text(document(results, _shown(path)), encoding="utf-8")
+        render(path)
     print(table(results))
     print(f"\nraw results: {_shown(path)}")
+
+
+def render(path: Path) -> None:
+    """Write the document from the raw results at `path`: from what is kept, so that it can be made again."""
+    DOCUMENT.write_text(document(Results.read(path), _shown(path)), encoding="utf-8")
 
 
 def _arguments() -> argparse.Namespace:
