@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import os
 
+from tests.pace import readable
+
 SPARED_FLAGS = os.O_NONBLOCK
 """PIDFD_NONBLOCK, Linux 5.10: spurproc passes no flags, so the filter of `tests.sandbox` tells the two apart by them."""
 
@@ -14,3 +16,11 @@ def open_pidfd(pid: int) -> int:
     pidfd = os.pidfd_open(pid, SPARED_FLAGS)
     fcntl.fcntl(pidfd, fcntl.F_SETFL, fcntl.fcntl(pidfd, fcntl.F_GETFL) & ~SPARED_FLAGS)
     return pidfd
+
+
+def wait_ended(pidfd: int) -> None:
+    """Wait for the end of the process, and close its pidfd."""
+    try:
+        assert readable(pidfd, 10)
+    finally:
+        os.close(pidfd)

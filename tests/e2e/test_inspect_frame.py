@@ -16,6 +16,7 @@ from tests.inspect_program import (
     COLUMNS,
     ENVIRONMENT,
     PROGRAM,
+    TIMEOUT_S,
     Said,
     assert_one_line,
     await_waiting,
@@ -28,7 +29,6 @@ from tests.inspect_program import (
 from tests.relatives import Blocked
 
 COMMANDS = ["exit", "show", "signal", "wait"]
-_TIMEOUT_S = 60
 
 
 def arguments_of(command: str, target: str) -> list[str]:
@@ -193,7 +193,7 @@ def shell(script: str, *arguments: str) -> Said:
         ["bash", "-c", script, str(PROGRAM), *arguments],
         env=ENVIRONMENT,
         capture_output=True,
-        timeout=_TIMEOUT_S,
+        timeout=TIMEOUT_S,
         check=False,
         stdin=subprocess.DEVNULL,
     )
@@ -207,7 +207,7 @@ def test_a_reader_that_goes_away(arguments: list[str]) -> None:
     os.close(read)
     try:
         done = subprocess.run(
-            [PROGRAM, *arguments], stdout=write, stderr=subprocess.PIPE, timeout=_TIMEOUT_S, check=False, env=ENVIRONMENT
+            [PROGRAM, *arguments], stdout=write, stderr=subprocess.PIPE, timeout=TIMEOUT_S, check=False, env=ENVIRONMENT
         )
     finally:
         os.close(write)
@@ -279,7 +279,7 @@ def test_an_interrupt_while_waiting(command: list[str]) -> None:
         waiting = subprocess.Popen([PROGRAM, *command, str(sleeper.pid)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         await_waiting(waiting.pid)
         waiting.send_signal(signal.SIGINT)
-        out, err = waiting.communicate(timeout=_TIMEOUT_S)
+        out, err = waiting.communicate(timeout=TIMEOUT_S)
         sleeper.kill()
     assert (waiting.returncode, out, err) == (130, b"", b"")
 

@@ -19,13 +19,20 @@ from spurproc.core.tree.members import Containment, ProcessTree
 from spurproc.core.tree.process_walk import ProcessRow, read_process
 from spurproc.inspect import tree_usage
 from spurproc.inspect.tree_members import Way, tree_members
-from tests.inspecting import PROGRAM, TIMEOUT_S, inspect, inspect_json, recorded_payload
+from tests.inspect_program import PROGRAM, TIMEOUT_S, assert_one_line, inspect, inspect_json
 from tests.kernel.test_vantage import _INNER_TREE
 from tests.payload import Payload
+from tests.recorded_payload import recorded_payload
 from tests.relatives import Blocked, Foster, reborn
 from tests.trees import inside, move
 
 Start = Callable[..., Payload]
+
+
+def tree(target: int | Path, *options: str | int, code: int = 0) -> dict[str, Any]:
+    document = inspect_json("tree", target, *options)
+    assert document["exit_code"] == code
+    return document
 
 
 def by_pid(document: dict[str, Any]) -> dict[int, dict[str, Any]]:
@@ -42,13 +49,13 @@ def row_of(pid: int) -> ProcessRow:
 def test_a_grandchild_that_lost_its_parent_is_found_by_its_cgroup(tmp_path: Path) -> None:
     with recorded_payload("double_fork_setsid", tmp_path / "run") as job:
         job.wait_ready(2)
-        document = inspect_json("tree", job.folder)
+        document = tree(job.folder)
         leader, orphan = document["processes"]
         assert (leader["pid"], leader["escaped"], leader["depth"]) == (job.leader_pid, None, 0)
         assert leader["member_by"] == ["cgroup", "group", "leader"]
         assert (orphan["member_by"], orphan["escaped"], orphan["depth"]) == (["cgroup"], "re-parented", 0)
         assert document["liveness"] == "alive"
-        text = inspect("tree", job.folder).stdout.decode()
+        text = inspect("tree", job.folder).out
         assert f"(re-parented to {orphan['parent_pid']})" in text
         assert text.isascii()
         assert "\x1b" not in text
@@ -59,12 +66,12 @@ def test_who_was_moved_out_of_the_cgroup_has_escaped(tmp_path: Path, cgroup_root
     """By its parent and its group it is still known; a sub-cgroup of the tree's own is no escape."""
     with recorded_payload("many", tmp_path / "run", "2") as job:
         job.wait_ready()
-        before = by_pid(inspect_json("tree", job.folder))
+        before = by_pid(tree(job.folder))
         one, other = before.keys() - {job.leader_pid}
         move(one, cgroup_root)
         assert job.run.record.cgroup is not None
         move(other, inside(Path(job.run.record.cgroup.path), "below"))
-        document = inspect_json("tree", job.folder)
+        document = tree(job.folder)
         after = by_pid(document)
         assert {pid: process["escaped"] for pid, process in after.items()} == {
             job.leader_pid: None,
@@ -74,13 +81,13 @@ def test_who_was_moved_out_of_the_cgroup_has_escaped(tmp_path: Path, cgroup_root
         assert document["escaped_count"] == 1
         assert "cgroup" not in after[one]["member_by"]
         assert after[one]["parent_pid"] == job.leader_pid
-        assert "(escaped: outside of the cgroup)" in inspect("tree", job.folder).stdout.decode()
+        assert "(escaped: outside of the cgroup)" in inspect("tree", job.folder).out
 
 
 def test_under_a_subreaper_the_orphan_is_found_below_it(tmp_path: Path) -> None:
     with recorded_payload("double_fork_setsid", tmp_path / "run", containment=Containment.DESCENDANTS) as job:
         job.wait_ready(2)
-        leader, orphan = inspect_json("tree", job.folder)["processes"]
+        leader, orphan = tree(job.folder)["processes"]
         assert leader["member_by"] == ["descendant", "group", "leader"]
         assert (orphan["member_by"], orphan["escaped"]) == (["descendant"], "re-parented")
         assert orphan["parent_pid"] == leader["parent_pid"]
@@ -93,7 +100,7 @@ def test_a_run_of_which_nothing_is_left(tmp_path: Path) -> None:
         job.release()
         job.run.wait(10)
         job.run.terminate()
-        document = inspect_json("tree", job.folder, code=1)
+        document = tree(job.folder, code=1)
         assert (document["processes"], document["count"], document["liveness"]) == ([], 0, "gone")
 
 
@@ -104,11 +111,11 @@ def test_states_are_told(payload: Start) -> None:
     blocked.wait_ready()
     stopped.signal(signal.SIGSTOP)
     os.waitid(os.P_PIDFD, stopped.pidfd, os.WSTOPPED | os.WNOWAIT)
-    process = inspect_json("tree", stopped.pid)["processes"][0]
+    process = tree(stopped.pid)["processes"][0]
     assert (process["state"], process["kernel_state"]) == ("stopped", "T")
     assert process["rss_bytes"] > 0
     assert process["cpu_s"] >= 0
-    assert [one["state"] for one in inspect_json("tree", blocked.pid)["processes"]] == ["blocked", "sleeping"]
+    assert [one["state"] for one in tree(blocked.pid)["processes"]] == ["blocked", "sleeping"]
     stopped.signal(signal.SIGCONT)
 
 
@@ -116,43 +123,43 @@ def test_a_zombie_child_is_shown_and_is_not_alive(payload: Start) -> None:
     with Foster(payload, "exit", 3) as child:
         child.end()
         parent = row_of(child.pid).parent_pid
-        document = inspect_json("tree", parent)
+        document = tree(parent)
         zombie = by_pid(document)[child.pid]
         assert (zombie["state"], zombie["depth"]) == ("zombie", 1)
-        assert inspect_json("tree", child.pid, code=1)["processes"][0]["state"] == "zombie"
+        assert tree(child.pid, code=1)["processes"][0]["state"] == "zombie"
         child.reap()
 
 
 def test_a_leader_whose_main_thread_has_ended_is_alive(payload: Start) -> None:
     threads = payload("main_thread_exits")
     threads.wait_ready()
-    assert inspect_json("tree", threads.pid)["processes"][0]["state"] == "main ended"
+    assert tree(threads.pid)["processes"][0]["state"] == "main ended"
 
 
 def test_a_name_cannot_draw_on_the_terminal() -> None:
     """Fifteen bytes of escape sequence, line end and broken UTF-8."""
     with Blocked(name=b"\x1b[2J\nroot \xff\xe2\x80") as hostile:
         done = inspect("tree", hostile.pid)
-        assert done.returncode == 0
-        lines = done.stdout.decode().splitlines()
+        assert done.code == 0
+        lines = done.out.splitlines()
         assert lines[-1].endswith(r"\x1b[2J\nroot \xff\xe2\x80")
-        assert done.stdout.isascii()
-        assert b"\x1b" not in done.stdout
-        assert inspect_json("tree", hostile.pid)["processes"][0]["name"] == "\x1b[2J\nroot \\xff\\xe2\\x80"
+        assert done.out.isascii()
+        assert "\x1b" not in done.out
+        assert tree(hostile.pid)["processes"][0]["name"] == "\x1b[2J\nroot \\xff\\xe2\\x80"
 
 
 def test_depth_and_number_are_bounded(payload: Start) -> None:
     many = payload("many", "30")
     many.wait_ready()
-    assert inspect("tree", many.pid, "--limit", 5).stdout.decode().splitlines()[-1] == "... 26 more"
-    document = inspect_json("tree", many.pid, "--depth", 0)
+    assert inspect("tree", many.pid, "--limit", 5).out.splitlines()[-1] == "... 26 more"
+    document = tree(many.pid, "--depth", 0)
     assert ([one["pid"] for one in document["processes"]], document["count"], document["omitted"]) == ([many.pid], 31, 30)
-    assert inspect_json("tree", many.pid, "--limit", 0)["omitted"] == 31
+    assert tree(many.pid, "--limit", 0)["omitted"] == 31
 
 
 def test_who_looks_is_not_shown() -> None:
     """The program is a child of this process, and no part of what is looked at."""
-    with subprocess.Popen([*PROGRAM, "tree", str(os.getpid()), "--json"], stdout=subprocess.PIPE) as looking:
+    with subprocess.Popen([PROGRAM, "tree", str(os.getpid()), "--json"], stdout=subprocess.PIPE) as looking:
         document = json.loads(looking.communicate(timeout=TIMEOUT_S)[0])
     assert os.getpid() in by_pid(document)
     assert looking.pid not in by_pid(document)
@@ -161,13 +168,14 @@ def test_who_looks_is_not_shown() -> None:
 def test_bad_input_is_named_in_one_line() -> None:
     for arguments in (("tree",), ("tree", "0"), ("tree", "1", "--depth", "-1"), ("tree", "1", "--limit", "x")):
         done = inspect(*arguments)
-        assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (2, b"", 1), done
+        assert done.code == 2
+        assert_one_line(done)
 
 
 def test_a_process_that_is_gone_is_not_found() -> None:
     with Blocked() as gone:
         gone.reap()
-        assert inspect("tree", gone.pid).returncode == 1
+        assert inspect("tree", gone.pid).code == 1
 
 
 @pytest.mark.own_pid_namespace

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from spurproc.inspect.proc_connector import ProcConnector
-from tests.inspecting import TIMEOUT_S, Watch, wait_ended
+from tests.inspect_program import TIMEOUT_S
 from tests.payload import Payload
+from tests.pidfds import wait_ended
 from tests.proc_listeners import Requests, alone, kernel_tells
+from tests.watch_program import Watch
 
 Start = Callable[..., Payload]
 
