@@ -20,6 +20,7 @@ __all__ = [
     "kernel_path",
     "open_child",
     "open_folder",
+    "process_path",
     "read_text",
     "write_text",
 ]
@@ -119,3 +120,12 @@ def kernel_path(folder_fd: int) -> str | None:
     except (OSError, KeyError, ValueError, StopIteration):
         return None
     return mount.path_inside(path)
+
+
+def process_path(process: int | str) -> str | None:
+    """The cgroup v2 of a process, by its number or "self", as `/proc/PID/cgroup` spells it; None when that cannot be read."""
+    try:
+        with open(f"/proc/{process}/cgroup", "rb") as file:
+            return next((os.fsdecode(line[3:].rstrip(b"\n")) for line in file if line.startswith(b"0::")), None)
+    except OSError:
+        return None

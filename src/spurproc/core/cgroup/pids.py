@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from spurproc.core._native import ffi, lib
-from spurproc.core.cgroup.folder import folder_inode, kernel_path, read_text
+from spurproc.core.cgroup.folder import folder_inode, kernel_path, process_path, read_text
 from spurproc.core.cgroup.walk import walk
 from spurproc.core.facilities import Facilities, check_call
 from spurproc.core.process.identity import procfs_is_ours
@@ -88,7 +88,7 @@ def _main_thread_inside(folder_fd: int) -> bool:
     if own_id:
         with suppress(NotPermitted):  # a sub-cgroup that we may not enter: the names decide
             return any(folder_inode(fd, "a cgroup") == own_id for fd in walk(folder_fd))
-    own_path, path = _own_path(), kernel_path(folder_fd)
+    own_path, path = process_path("self"), kernel_path(folder_fd)
     if own_path is not None and path is not None and not path.startswith("/.."):
         return own_path == path or own_path.startswith(path.rstrip("/") + "/")
     try:  # above our cgroup namespace, where one cgroup has many spellings
@@ -130,11 +130,3 @@ def _own_cgroup_id() -> int:
     finally:
         os.close(pidfd[0])
     return int(facts.cgroup_id)
-
-
-def _own_path() -> str | None:
-    try:
-        with open("/proc/self/cgroup", "rb") as file:
-            return next((os.fsdecode(line[3:].rstrip(b"\n")) for line in file if line.startswith(b"0::")), None)
-    except OSError:
-        return None

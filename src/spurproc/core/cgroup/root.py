@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from spurproc.core.cgroup.folder import open_folder, read_text, write_text
+from spurproc.core.cgroup.folder import open_folder, process_path, read_text, write_text
 from spurproc.core.mountinfo import Mount, read_cgroup2_mounts
 from spurproc.errors import InvalidArgument, SpurprocError, from_errno
 
@@ -131,11 +131,7 @@ def _writable_above(mount: Mount) -> Iterator[str]:
 
 def own_folder(mount: Mount) -> str | None:
     """Our own cgroup's folder through `mount`; None when it lies outside of what that shows."""
-    try:
-        with open("/proc/self/cgroup", "rb") as file:
-            own = next((os.fsdecode(line[3:].rstrip(b"\n")) for line in file if line.startswith(b"0::")), None)
-    except OSError:
-        return None
+    own = process_path("self")
     if own is None:
         return None
     root = mount.root.rstrip("/")

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from spurproc.core.cgroup.cgroup import Cgroup
+from spurproc.core.cgroup.folder import process_path
 from spurproc.core.cgroup.root import CgroupRoot
 from spurproc.core.cgroup.step import make_step
 from spurproc.core.command.job import KILL_ALL, KILL_TIMEOUT_S, is_closed, reap
@@ -149,13 +150,5 @@ def _reap_members(cgroup: Cgroup) -> None:
     """Reap the child that an interrupt kept from being held: a zombie still names the cgroup in which it ended."""
     name = cgroup.kernel_path()
     for row in read_processes().values():
-        if row.parent_pid == os.getpid() and row.ended and name is not None and _cgroup_name(row.pid) == name:
+        if row.parent_pid == os.getpid() and row.ended and name is not None and process_path(row.pid) == name:
             os.waitid(os.P_PID, row.pid, os.WEXITED | os.WNOHANG)
-
-
-def _cgroup_name(pid: int) -> str | None:
-    try:
-        with open(f"/proc/{pid}/cgroup", "rb") as file:
-            return next((os.fsdecode(line[3:].rstrip(b"\n")) for line in file if line.startswith(b"0::")), None)
-    except OSError:
-        return None
