@@ -12,7 +12,7 @@ from spurproc.core.cgroup.cgroup import Cgroup
 from spurproc.core.cgroup.folder import process_path
 from spurproc.core.cgroup.root import CgroupRoot
 from spurproc.core.cgroup.step import make_step
-from spurproc.core.command.job import KILL_ALL, KILL_TIMEOUT_S, is_closed, reap
+from spurproc.core.command.job import KILL_TIMEOUT_S, is_closed, reap
 from spurproc.core.exit_info import ExitInfo
 from spurproc.core.interrupts import SignalsHeld
 from spurproc.core.observation import Liveness
@@ -23,7 +23,7 @@ from spurproc.core.spawn.starting import Starting
 from spurproc.core.tree.leader import Leader
 from spurproc.core.tree.members import Containment, ProcessTree
 from spurproc.core.tree.process_walk import read_processes
-from spurproc.core.tree.termination import KillPlan, TerminationReport, terminate_tree
+from spurproc.core.tree.termination import KILL_ALL, KillPlan, TerminationReport, terminate_tree
 from spurproc.errors import AlreadyGone, Busy, SpurprocError
 
 __all__ = ["CgroupJob"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from typing import Protocol
 
 from spurproc.core.exit_info import ExitInfo
@@ -13,9 +12,8 @@ from spurproc.core.tree.members import Containment
 from spurproc.core.tree.termination import KillPlan, TerminationReport
 from spurproc.errors import InvalidArgument, WaitTimeout
 
-__all__ = ["KILL_ALL", "KILL_TIMEOUT_S", "Job", "is_closed", "reap"]
+__all__ = ["KILL_TIMEOUT_S", "Job", "is_closed", "reap"]
 
-KILL_ALL = KillPlan(steps=((signal.SIGKILL, None),))
 KILL_TIMEOUT_S = 10.0
 _REAP_TIMEOUT_S = 1.0
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from spurproc.core._native import lib
 from spurproc.core.cgroup.events import RECHECK_S
-from spurproc.core.command.job import KILL_ALL, KILL_TIMEOUT_S, is_closed, reap
+from spurproc.core.command.job import KILL_TIMEOUT_S, is_closed, reap
 from spurproc.core.deadline import deadline_after, left_s, shortest_s
 from spurproc.core.exit_info import ExitInfo, ExitSource
 from spurproc.core.interrupts import SignalsHeld
@@ -28,7 +28,7 @@ from spurproc.core.spawn.stage import SpawnStage
 from spurproc.core.spawn.starting import Starting
 from spurproc.core.tree.leader import Leader
 from spurproc.core.tree.members import Containment, ProcessTree
-from spurproc.core.tree.termination import KillPlan, Proof, TerminationReport, terminate_tree
+from spurproc.core.tree.termination import KILL_ALL, KillPlan, Proof, TerminationReport, terminate_tree
 from spurproc.errors import AlreadyGone, IdentityUnreadable, Unsupported, WaitTimeout
 
 __all__ = ["KeptJob"]

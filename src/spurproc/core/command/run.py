@@ -12,7 +12,7 @@ from typing import Any, Self, TypedDict, Unpack
 from spurproc.core.cgroup.events import RECHECK_S
 from spurproc.core.command.capture import Capture
 from spurproc.core.command.cgroup_job import CgroupJob
-from spurproc.core.command.job import KILL_ALL, KILL_TIMEOUT_S, Job
+from spurproc.core.command.job import KILL_TIMEOUT_S, Job
 from spurproc.core.command.kept_job import KeptJob
 from spurproc.core.deadline import deadline_after, left_s, shortest_s
 from spurproc.core.exit_info import ExitInfo
@@ -20,7 +20,7 @@ from spurproc.core.recorded.launch import choose_root
 from spurproc.core.spawn.environment import EnvArgument
 from spurproc.core.spawn.plan import SpawnPlan, Stdio
 from spurproc.core.tree.members import Containment
-from spurproc.core.tree.termination import KillPlan, TerminationReport
+from spurproc.core.tree.termination import KILL_ALL, KillPlan, TerminationReport
 from spurproc.errors import InvalidArgument, ProcessFailed, RunTimeout, RunUnproven
 
 __all__ = ["RunOptions", "RunResult", "run"]

@@ -34,7 +34,7 @@ from spurproc.core.spawn.spawn import begin
 from spurproc.core.spawn.stage import SpawnStage
 from spurproc.core.tree.leader import Leader
 from spurproc.core.tree.members import Containment, ProcessTree
-from spurproc.core.tree.termination import KillPlan, terminate_tree
+from spurproc.core.tree.termination import KILL_ALL, terminate_tree
 from spurproc.errors import AlreadyGone, InvalidArgument, SpurprocError, SystemCallError, Unsupported
 
 __all__ = ["launch_recorded"]
@@ -44,7 +44,6 @@ CONTAINMENT_CODES = {
     Containment.DESCENDANTS: lib.SPUR_CONTAINMENT_DESCENDANTS,
 }
 _CONFIRM_TIMEOUT_S = 10.0
-_KILL_ALL = KillPlan(steps=((signal.SIGKILL, None),))
 _GONE_TIMEOUT_S = 5.0
 
 
@@ -237,7 +236,7 @@ class _Launch:
         leader = None if named is None else Leader(identity=named, pidfd=self._leader)
         subreaper = self._spawned.identity if self._cgroup is None else None
         tree = ProcessTree(leader=leader, cgroup=self._cgroup, subreaper=subreaper)
-        terminate_tree(tree, _KILL_ALL, timeout_s=_GONE_TIMEOUT_S)
+        terminate_tree(tree, KILL_ALL, timeout_s=_GONE_TIMEOUT_S)
 
 
 def _remove_empty(folder: PrivateFolder) -> None:

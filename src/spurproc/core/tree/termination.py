@@ -23,7 +23,7 @@ from spurproc.core.tree.process_walk import Descent, ProcessRow, proc_shows_all
 from spurproc.core.tree.signalling import signal_tree
 from spurproc.errors import InvalidArgument, SpurprocError
 
-__all__ = ["KillPlan", "Proof", "Survivor", "TerminationReport", "terminate_tree"]
+__all__ = ["KILL_ALL", "KillPlan", "Proof", "Survivor", "TerminationReport", "terminate_tree"]
 
 _MAX_POLLED = 256
 _LOOK_S = 0.02
@@ -61,6 +61,10 @@ class KillPlan:
     def default(cls) -> KillPlan:
         """SIGTERM, 10 seconds, SIGKILL until gone."""
         return cls(steps=((_signal.SIGTERM, 10.0), (_signal.SIGKILL, None)))
+
+
+KILL_ALL = KillPlan(steps=((_signal.SIGKILL, None),))
+"""At once, until gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
