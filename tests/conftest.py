@@ -92,7 +92,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     if not namespace.wanted(item) or _unmet(item) is not None:
         return None
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    for report in namespace.rerun(item):
+    for report in namespace.run_inside(item):
         item.ihook.pytest_runtest_logreport(report=report)
     item.session._setupstate.teardown_exact(nextitem)  # what pytest-forked does: it has no public name
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)

@@ -71,8 +71,8 @@ class Recorder:
             file.write(json.dumps(data) + "\n")
 
 
-def rerun(item: pytest.Item) -> list[pytest.TestReport]:
-    """Run `item` in a new pytest under unshare(1) and return its reports. Blocks until it ends or its time is up."""
+def run_inside(item: pytest.Item) -> list[pytest.TestReport]:
+    """Run `item`, once, in a new pytest under unshare(1) and return its reports. Blocks until it ends or its time is up."""
     options = _options(item)
     timeout_s = float(options.pop("timeout_s", _TIMEOUT_S))
     with tempfile.TemporaryDirectory(prefix="spurproc-namespace-") as folder:

@@ -36,38 +36,34 @@ def build(name: str) -> Path:
     return program
 
 
-class Payload:
-    """A running payload: a child of the runner, held by a pidfd, with two pipes.
+class PayloadPipes:
+    """What a payload speaks over. It writes one byte to the ready pipe when it stands where it should.
 
-    It writes one byte to the ready pipe when it stands where it should. It ends when the hold pipe is closed here: every
-    process of its tree that called payload_hold() sees the end of file, however far it has gone from us.
+    It ends when the hold pipe is closed here: every process of its tree that called payload_hold() sees the end of file, however
+    far it has gone from us.
     """
 
-    def __init__(self, program: Path, *arguments: str, cgroup: Path | None = None) -> None:
+    def __init__(self) -> None:
         self._ready, ready = os.pipe()
         hold, self._hold = os.pipe()
-        environment = {**os.environ, "PAYLOAD_READY_FD": str(ready), "PAYLOAD_HOLD_FD": str(hold)}
-        # The first argument of the shell is the door into the cgroup: joined before the program runs.
-        enter = ["sh", "-c", 'echo 0 >"$0" && exec "$@"', str(cgroup / "cgroup.procs")] if cgroup is not None else []
-        try:
-            self._process = subprocess.Popen(
-                [*enter, str(program), *arguments], env=environment, pass_fds=(ready, hold), stdin=subprocess.DEVNULL
-            )
-        finally:
-            os.close(ready)
-            os.close(hold)
-        self.pid = self._process.pid
-        self.pidfd = open_pidfd(self.pid)
+        self.passed = (ready, hold)
+        """The payload's ends: pass them on with `environment`, then `close_passed`."""
+        self.environment = {"PAYLOAD_READY_FD": str(ready), "PAYLOAD_HOLD_FD": str(hold)}
+
+    def close_passed(self) -> None:
+        """Once the payload has its ends."""
+        for fd in self.passed:
+            os.close(fd)
 
     def wait_ready(self, count: int = 1, timeout_s: float = _TIMEOUT_S) -> bytes:
         """Wait for `count` bytes on the ready pipe (one for each process that says it) and return them."""
         received = b""
         while len(received) < count:
             if not readable(self._ready, timeout_s):
-                raise TimeoutError(f"payload {self.pid} did not get ready: {received!r}")
+                raise TimeoutError(f"a payload did not get ready: {received!r}")
             chunk = os.read(self._ready, count - len(received))
             if not chunk:
-                raise EOFError(f"payload {self.pid} ended before it was ready: {received!r}")
+                raise EOFError(f"a payload ended before it was ready: {received!r}")
             received += chunk
         return received
 
@@ -76,6 +72,39 @@ class Payload:
         if self._hold >= 0:
             os.close(self._hold)
             self._hold = -1
+
+    def close(self) -> None:
+        """Let go, and hear no more."""
+        self.release()
+        os.close(self._ready)
+
+
+class Payload:
+    """A running payload: a child of the runner, held by a pidfd."""
+
+    def __init__(self, program: Path, *arguments: str, cgroup: Path | None = None) -> None:
+        self._pipes = PayloadPipes()
+        # The first argument of the shell is the door into the cgroup: joined before the program runs.
+        enter = ["sh", "-c", 'echo 0 >"$0" && exec "$@"', str(cgroup / "cgroup.procs")] if cgroup is not None else []
+        try:
+            self._process = subprocess.Popen(
+                [*enter, str(program), *arguments],
+                env={**os.environ, **self._pipes.environment},
+                pass_fds=self._pipes.passed,
+                stdin=subprocess.DEVNULL,
+            )
+        finally:
+            self._pipes.close_passed()
+        self.pid = self._process.pid
+        self.pidfd = open_pidfd(self.pid)
+
+    def wait_ready(self, count: int = 1, timeout_s: float = _TIMEOUT_S) -> bytes:
+        """As PayloadPipes.wait_ready."""
+        return self._pipes.wait_ready(count, timeout_s)
+
+    def release(self) -> None:
+        """As PayloadPipes.release."""
+        self._pipes.release()
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal through the pidfd."""
@@ -103,7 +132,7 @@ class Payload:
         self.release()
         self.kill()
         self._process.wait()
-        os.close(self._ready)
+        self._pipes.close()
         os.close(self.pidfd)
         self.pidfd = -1
 

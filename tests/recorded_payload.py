@@ -12,22 +12,20 @@ from spurproc.core.recorded.run import RecordedRun
 from spurproc.core.spawn.plan import SpawnPlan
 from spurproc.core.tree.members import Containment
 from spurproc.core.tree.termination import KillPlan
-from tests.payload import build
+from tests.payload import PayloadPipes, build
 
 
 class RecordedPayload:
-    """A payload that runs recorded in `folder`: it says ready, and is let go, by pipes as any other."""
+    """A payload that runs recorded in `folder`."""
 
     def __init__(self, name: str, folder: Path, containment: Containment, arguments: tuple[str, ...]) -> None:
-        self._ready, ready = os.pipe()
-        hold, self._hold = os.pipe()
-        env = {"PAYLOAD_READY_FD": str(ready), "PAYLOAD_HOLD_FD": str(hold), "PATH": os.defpath}
-        plan = SpawnPlan(argv=[build(name), *arguments], env=env, pass_fds=(ready, hold))
+        self._pipes = PayloadPipes()
+        env = {"PATH": os.defpath, **self._pipes.environment}
+        plan = SpawnPlan(argv=[build(name), *arguments], env=env, pass_fds=self._pipes.passed)
         try:
             self.run: RecordedRun = launch_recorded(plan, folder, containment=containment)
         finally:
-            os.close(ready)
-            os.close(hold)
+            self._pipes.close_passed()
         self.folder = folder
 
     @property
@@ -37,19 +35,12 @@ class RecordedPayload:
         return self.run.leader.pid
 
     def wait_ready(self, count: int = 1) -> bytes:
-        """Wait for `count` bytes from it."""
-        received = b""
-        while len(received) < count:
-            part = os.read(self._ready, count - len(received))
-            assert part, f"it ended before it was ready: {received!r}"
-            received += part
-        return received
+        """As PayloadPipes.wait_ready."""
+        return self._pipes.wait_ready(count)
 
     def release(self) -> None:
-        """Let all of it go on. May be called twice."""
-        if self._hold >= 0:
-            os.close(self._hold)
-            self._hold = -1
+        """As PayloadPipes.release."""
+        self._pipes.release()
 
     def close(self) -> None:
         """End it, and remove its folder."""
@@ -57,7 +48,7 @@ class RecordedPayload:
         self.run.terminate(KillPlan.default())
         self.run.remove(10)
         self.run.close()
-        os.close(self._ready)
+        self._pipes.close()
 
 
 @contextmanager

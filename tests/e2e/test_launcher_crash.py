@@ -17,7 +17,6 @@ from spurproc.core.recorded.run import RecordedRun
 from spurproc.core.spawn.plan import SpawnPlan
 from spurproc.core.tree.members import Containment
 from spurproc.errors import RecordInvalid
-from tests.e2e.test_recorded_run import CONTAINMENTS
 from tests.recording import read_from_new_process
 
 # argv: where a function stands, its name, the folder, containment, the job's argv. Stops when that function returns.
@@ -55,6 +54,20 @@ AFTER_RECORD = [
 ]
 
 
+_OF_A_CGROUP = {"make_step", "keep_step"}
+
+
+def at_each(steps: list[tuple[str, str]]) -> pytest.MarkDecorator:
+    """Each step under each containment that has it."""
+    of_all = [step for step in steps if step[1] not in _OF_A_CGROUP]
+    cases = [("cgroup", step) for step in steps] + [("descendants", step) for step in of_all]
+    marked = [
+        pytest.param(step, name, id=f"{step[1]}-{name}", marks=pytest.mark.needs_cgroup_v2 if name == "cgroup" else ())
+        for name, step in cases
+    ]
+    return pytest.mark.parametrize(("step", "containment"), marked)
+
+
 def kill_after(step: tuple[str, str], folder: Path, containment: str) -> None:
     """A launcher is killed right after `step`; seen as a fact, by its stop. Of a job that would leave a file."""
     job = ["sh", "-c", f"echo ran > {folder.parent}/ran"]
@@ -75,16 +88,9 @@ def nothing_stays(tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
-def skip_without_cgroup(step: tuple[str, str], containment: str) -> bool:
-    return containment == "descendants" and step[1] in ("make_step", "keep_step")
-
-
-@pytest.mark.parametrize("containment", CONTAINMENTS)
-@pytest.mark.parametrize("step", BEFORE_RECORD, ids=lambda step: step[1])
+@at_each(BEFORE_RECORD)
 def test_killed_before_the_record(tmp_path: Path, step: tuple[str, str], containment: str) -> None:
     """No run is there. The folder is as good as new."""
-    if skip_without_cgroup(step, containment):
-        return
     kill_after(step, tmp_path / "run", containment)
     nothing_stays(tmp_path)
     with pytest.raises(RecordInvalid, match="cut short"):
@@ -96,12 +102,9 @@ def test_killed_before_the_record(tmp_path: Path, step: tuple[str, str], contain
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize("containment", CONTAINMENTS)
-@pytest.mark.parametrize("step", AFTER_RECORD, ids=lambda step: step[1])
+@at_each(AFTER_RECORD)
 def test_killed_after_the_record(tmp_path: Path, step: tuple[str, str], containment: str) -> None:
     """The run is there, and was never started: a recorder that was not let go on ends with its launcher."""
-    if skip_without_cgroup(step, containment):
-        return
     kill_after(step, tmp_path / "run", containment)
     answer = read_from_new_process(tmp_path / "run", remove=True)
     assert (answer["kind"], answer["stage"]) == ("not-started", "NONE")

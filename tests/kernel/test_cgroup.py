@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -25,13 +25,6 @@ from tests.trees import inside, listed, move
 pytestmark = pytest.mark.needs_cgroup_v2
 Start = Callable[..., Payload]
 _CLONE_NEWCGROUP = 0x02000000
-
-
-@pytest.fixture
-def cgroup(cgroup_root: Path) -> Iterator[Cgroup]:
-    """The test's own cgroup, held."""
-    with Cgroup.open(cgroup_root) as held:
-        yield held
 
 
 def test_create_makes_one_and_never_takes_one_over(cgroup_root: Path) -> None:

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -31,13 +31,6 @@ from tests.trees import inside, move
 pytestmark = pytest.mark.needs_cgroup_v2
 Start = Callable[..., Payload]
 _CLONE_NEWCGROUP = 0x02000000
-
-
-@pytest.fixture
-def cgroup(cgroup_root: Path) -> Iterator[Cgroup]:
-    """The test's own cgroup, held."""
-    with Cgroup.open(cgroup_root) as held:
-        yield held
 
 
 def test_freeze_stops_and_thaw_undoes_it_below_too(cgroup: Cgroup, cgroup_root: Path, payload: Start) -> None:

@@ -6,7 +6,7 @@ import errno
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -31,13 +31,6 @@ Start = Callable[..., Payload]
 MASKS = ["", "pidfd_info", "pidfs_inode", "pidfs_inode,pidfd_info", "cgroup_kill", "pidfd_process_group", "pidfd_open"]
 needs_cgroup = pytest.mark.needs_cgroup_v2
 pytestmark = pytest.mark.needs_facility("pidfd_send_signal")
-
-
-@pytest.fixture
-def cgroup(cgroup_root: Path) -> Iterator[Cgroup]:
-    """The test's own cgroup, held."""
-    with Cgroup.open(cgroup_root) as held:
-        yield held
 
 
 @needs_cgroup

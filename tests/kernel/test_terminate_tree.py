@@ -6,7 +6,7 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -35,13 +35,6 @@ TERM_ONLY = KillPlan(steps=((signal.SIGTERM, 0.05),))
 TERM_KILL = KillPlan(steps=((signal.SIGTERM, 0.05), (signal.SIGKILL, None)))
 LONG_GRACE = KillPlan(steps=((signal.SIGTERM, 120.0), (signal.SIGKILL, None)))
 MASKS = ["", "cgroup_kill", "pidfd_info", "pidfs_inode", "pidfd_open"]
-
-
-@pytest.fixture
-def cgroup(cgroup_root: Path) -> Iterator[Cgroup]:
-    """The test's own cgroup, held."""
-    with Cgroup.open(cgroup_root) as held:
-        yield held
 
 
 @needs_cgroup

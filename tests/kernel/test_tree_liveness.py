@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,13 +23,6 @@ from tests.trees import inside, move, tree_of
 
 Start = Callable[..., Payload]
 needs_cgroup = pytest.mark.needs_cgroup_v2
-
-
-@pytest.fixture
-def cgroup(cgroup_root: Path) -> Iterator[Cgroup]:
-    """The test's own cgroup, held."""
-    with Cgroup.open(cgroup_root) as held:
-        yield held
 
 
 def _ask(tree: ProcessTree) -> tuple[str, str, bool]:
