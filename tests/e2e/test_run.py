@@ -18,7 +18,6 @@ import pytest
 from spurproc.core.cgroup.root import find_cgroup_root
 from spurproc.core.command.run import run
 from spurproc.core.exit_info import ExitKind, ExitSource
-from spurproc.core.facilities import Facilities
 from spurproc.core.tree.members import Containment
 from spurproc.core.tree.process_walk import Descent, GroupOf
 from spurproc.core.tree.termination import KillPlan, Proof
@@ -27,7 +26,12 @@ from tests.pace import at_this_pace
 
 CONTAINMENTS = [pytest.param(Containment.CGROUP, marks=pytest.mark.needs_cgroup_v2), Containment.DESCENDANTS]
 QUICK = KillPlan(steps=((signal.SIGTERM, 0.2), (signal.SIGKILL, None)))
-pytestmark = pytest.mark.parametrize("containment", CONTAINMENTS)
+
+
+@pytest.fixture(params=CONTAINMENTS)
+def containment(request: pytest.FixtureRequest) -> Containment:
+    """Whatever holds the tree together."""
+    return Containment(request.param)
 
 
 def is_dead(pidfile: Path) -> bool:
@@ -245,55 +249,46 @@ def test_a_pipe_that_cannot_be_made_is_an_error_of_ours(containment: Containment
     assert caught.value.errno == errno.EMFILE
 
 
-def test_what_shares_the_leaders_session_ends_without_a_keeper(tmp_path: Path, containment: Containment) -> None:
+@pytest.mark.needs_facility("pidfd_process_group")
+def test_what_shares_the_leaders_session_ends_without_a_keeper(tmp_path: Path) -> None:
     """The keeper killed, the leader gone: its group is still found by the leader's pidfd. Empty is not claimed."""
-    if containment is Containment.CGROUP or not Facilities.current().pidfd_process_group:
-        return
     script = (
         f"sh -c 'echo $$ > {tmp_path}/pid; exec sleep 1000' & while [ ! -s {tmp_path}/pid ]; do :; done; read go; kill -9 $PPID"
     )
     begin = time.monotonic()
     with pytest.raises(RunUnproven) as caught:
-        run(["sh", "-c", script], input=b"go\n", containment=containment)
+        run(["sh", "-c", script], input=b"go\n", containment=Containment.DESCENDANTS)
     assert time.monotonic() - begin < at_this_pace(5)
     assert is_dead(tmp_path / "pid")
     assert not caught.value.result.leftovers.empty
 
 
-def test_a_stopped_keeper_is_continued(containment: Containment) -> None:
+def test_a_stopped_keeper_is_continued() -> None:
     """Its user's own job may stop it: the end is seen without it, and it proves it all the same."""
-    if containment is Containment.CGROUP:
-        return
     for script in ("read go; kill -STOP $PPID; exit 3", "kill -STOP $PPID; exit 3"):
-        result = run(["sh", "-c", script], input=b"go\n", timeout_s=8, containment=containment)
+        result = run(["sh", "-c", script], input=b"go\n", timeout_s=8, containment=Containment.DESCENDANTS)
         assert (result.code, result.source) == (3, ExitSource.WAITED)
 
 
-def test_walks_alone_prove_nothing(tmp_path: Path, containment: Containment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_walks_alone_prove_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A tree that no walk sees, since it forks faster than one: not called empty before its keeper says so."""
-    if containment is Containment.CGROUP:
-        return
     monkeypatch.setattr(Descent, "find", lambda _: [])
     monkeypatch.setattr(GroupOf, "find", lambda _: [])
     script = f"(setsid sh -c 'sleep 0.5; echo end > {tmp_path}/end' > /dev/null 2>&1 &)"
-    result = run(["sh", "-c", script], containment=containment, kill_plan=KillPlan(steps=((signal.SIGKILL, None),)))
+    result = run(["sh", "-c", script], containment=Containment.DESCENDANTS, kill_plan=KillPlan(steps=((signal.SIGKILL, None),)))
     assert result.leftovers is not None
     assert result.leftovers.empty
     assert (tmp_path / "end").exists()
 
 
-def test_a_tree_that_no_walk_sees_and_that_stays_is_unproven(
-    tmp_path: Path, containment: Containment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tree_that_no_walk_sees_and_that_stays_is_unproven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However often nobody was found: its keeper has not said that nobody is left."""
-    if containment is Containment.CGROUP:
-        return
     monkeypatch.setattr(Descent, "find", lambda _: [])
     monkeypatch.setattr(GroupOf, "find", lambda _: [])
     os.mkfifo(tmp_path / "end")
     script = f"(setsid sh -c 'read _ < {tmp_path}/end' > /dev/null 2>&1 &)"
     with pytest.raises(RunUnproven) as caught:
-        run(["sh", "-c", script], containment=containment, kill_plan=KillPlan(steps=((signal.SIGKILL, None),)))
+        run(["sh", "-c", script], containment=Containment.DESCENDANTS, kill_plan=KillPlan(steps=((signal.SIGKILL, None),)))
     assert caught.value.result.leftovers is not None
     assert caught.value.result.leftovers.proof is Proof.NONE_FOUND
     (tmp_path / "end").write_text("\n")
