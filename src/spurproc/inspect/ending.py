@@ -16,7 +16,7 @@ from spurproc.inspect.output import json_option
 from spurproc.inspect.provenance import NOT_YET, exit_fields, exit_rows, process_fields, process_rows, run_fields, run_rows
 from spurproc.inspect.target import TARGET, FolderTarget, Target
 
-__all__ = ["NotEnded", "Subject", "command", "end_of_process", "ended_answer", "not_ended_answer"]
+__all__ = ["NotEnded", "Subject", "command", "end_of_process", "end_of_run", "ended_answer", "not_ended_answer"]
 
 
 class Subject(NamedTuple):
@@ -43,25 +43,21 @@ def command(target: Target, as_json: bool) -> Answer:
     """
     if isinstance(target, FolderTarget):
         with open_folder(target) as folder:
-            return _of_folder(folder)
+            return _answer(Subject(run_fields(folder), run_rows(folder)), end_of_run(folder))
     with open_process(target) as process:
-        return _of_process(process)
+        return _answer(Subject(process_fields(process), process_rows(process)), end_of_process(process))
 
 
-def _of_folder(folder: HeldFolder) -> Answer:
-    end = end_of(folder.parts)
-    subject = Subject(run_fields(folder), run_rows(folder))
-    if isinstance(end, NotYet):
-        return not_ended_answer("exit", subject, NOT_YET[end], end.value)
-    return ended_answer("exit", subject, info_of(end))
-
-
-def _of_process(process: HeldProcess) -> Answer:
-    subject = Subject(process_fields(process), process_rows(process))
-    end = end_of_process(process)
+def _answer(subject: Subject, end: ExitInfo | NotEnded) -> Answer:
     if isinstance(end, NotEnded):
         return not_ended_answer("exit", subject, *end)
     return ended_answer("exit", subject, end)
+
+
+def end_of_run(folder: HeldFolder) -> ExitInfo | NotEnded:
+    """How its leader ended."""
+    end = end_of(folder.parts)
+    return NotEnded(NOT_YET[end], end.value) if isinstance(end, NotYet) else info_of(end)
 
 
 def end_of_process(process: HeldProcess) -> ExitInfo | NotEnded:

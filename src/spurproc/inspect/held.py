@@ -76,6 +76,12 @@ class HeldFolder:
     run: RecordedRun
     parts: HeldRun
 
+    def tree(self) -> ProcessTree | None:
+        """What holds it together; None where nobody of it is named. Raises Unsupported and others as HeldRun.cgroup does."""
+        if self.run.leader is None and self.parts.cgroup() is None:
+            return None
+        return self.parts.tree()
+
     def __enter__(self) -> Self:
         return self
 

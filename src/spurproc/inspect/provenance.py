@@ -19,11 +19,13 @@ __all__ = [
     "NOT_YET",
     "ROUTE",
     "STRENGTH",
+    "containment_fields",
+    "containment_row",
     "exit_fields",
     "exit_rows",
     "identity_fields",
-    "liveness_cell",
     "observation_fields",
+    "observation_rows",
     "process_fields",
     "process_name",
     "process_rows",
@@ -113,7 +115,28 @@ def observation_fields(seen: Observation) -> dict[str, Any]:
     }
 
 
-def liveness_cell(liveness: Liveness) -> Cell:
+def observation_rows(seen: Observation) -> list[tuple[str, Cell]]:
+    """A liveness with its evidence, for people."""
+    rows: list[tuple[str, Cell]] = [
+        ("liveness", _liveness_cell(seen.liveness)),
+        ("evidence", f"{seen.evidence}: {seen.detail}"),
+    ]
+    if seen.escaped:
+        rows.append(("escaped", Toned("it lives outside of the cgroup that should hold it", "bad")))
+    return rows
+
+
+def containment_fields(containment: Containment) -> dict[str, Any]:
+    """What holds it together, and how well, as JSON."""
+    return {"kind": containment.value, "provenance": CONTAINMENT[containment]}
+
+
+def containment_row(containment: Containment) -> tuple[str, Cell]:
+    """What holds it together, and how well, for people."""
+    return "containment", f"{containment.value}: {CONTAINMENT[containment]}"
+
+
+def _liveness_cell(liveness: Liveness) -> Cell:
     """In its colour."""
     match liveness:
         case Liveness.ALIVE:

@@ -8,25 +8,23 @@ from typing import Any
 import click
 
 from spurproc.core.exit_info import ExitInfo
-from spurproc.core.observation import Observation
-from spurproc.core.recorded.end import NotYet, end_of, info_of
-from spurproc.core.tree.members import Containment, ProcessTree, members
+from spurproc.core.tree.members import Containment, members
 from spurproc.core.tree.process_walk import ProcessRow, proc_shows_all
 from spurproc.errors import SpurprocError
 from spurproc.inspect.answer import Answer, Block, Cell, Facts, Grid, Line, Toned
-from spurproc.inspect.ending import NotEnded, end_of_process
+from spurproc.inspect.ending import NotEnded, end_of_process, end_of_run
 from spurproc.inspect.exit_code import ExitCode
 from spurproc.inspect.held import HeldFolder, HeldProcess, open_folder, open_process
 from spurproc.inspect.output import json_option
 from spurproc.inspect.process_facts import STATES, ProcessFacts, member_name, process_facts
 from spurproc.inspect.provenance import (
-    CONTAINMENT,
-    NOT_YET,
+    containment_fields,
+    containment_row,
     exit_fields,
     exit_rows,
     identity_fields,
-    liveness_cell,
     observation_fields,
+    observation_rows,
     process_fields,
     process_name,
     process_rows,
@@ -60,39 +58,31 @@ def command(target: Target, limit: int, as_json: bool) -> Answer:
 
 def _of_process(held: HeldProcess, limit: int) -> Answer:
     facts, seen = process_facts(held), held.identity.observe()
-    end_fields, end_rows = _process_end(held)
-    found = _Members.of(held.tree(), limit)
+    end_fields, end_rows = _end(end_of_process(held))
+    found = _Members(members(held.tree()), limit)
     containment = Containment.PROCESS_GROUP
     fields = {
         "target": process_fields(held),
         "process": facts.to_json(),
         **observation_fields(seen),
-        "containment": {"kind": containment.value, "provenance": CONTAINMENT[containment]},
+        "containment": containment_fields(containment),
         "members": found.fields(),
         **end_fields,
     }
-    rows = [*process_rows(held), ("identity", held.identity.to_text()), *_facts_rows(facts), *_seen_rows(seen)]
-    rows += [("containment", f"{containment.value}: {CONTAINMENT[containment]}"), *end_rows]
+    rows = [*process_rows(held), ("identity", held.identity.to_text()), *_facts_rows(facts)]
+    rows += [*observation_rows(seen), containment_row(containment), *end_rows]
     return Answer(command="show", exit_code=ExitCode.HOLDS, fields=fields, blocks=[Facts(rows), *found.blocks()])
 
 
-def _process_end(held: HeldProcess) -> tuple[dict[str, Any], _Rows]:
-    end = end_of_process(held)
-    return _not_ended(end) if isinstance(end, NotEnded) else _ended(end)
-
-
-def _ended(info: ExitInfo) -> tuple[dict[str, Any], _Rows]:
-    return {"state": "ended", "exit": exit_fields(info)}, exit_rows(info)
-
-
-def _not_ended(end: NotEnded) -> tuple[dict[str, Any], _Rows]:
-    return {"state": end.state, "exit": None}, [("exit", f"not known yet: {end.reason}")]
+def _end(end: ExitInfo | NotEnded) -> tuple[dict[str, Any], _Rows]:
+    if isinstance(end, NotEnded):
+        return {"state": end.state, "exit": None}, [("exit", f"not known yet: {end.reason}")]
+    return {"state": "ended", "exit": exit_fields(end)}, exit_rows(end)
 
 
 def _of_folder(held: HeldFolder, limit: int) -> Answer:
     run, record = held.run, held.run.record
-    seen, end, found = run.observe(), end_of(held.parts), _run_members(held, limit)
-    end_fields, end_rows = _not_ended(NotEnded(NOT_YET[end], end.value)) if isinstance(end, NotYet) else _ended(info_of(end))
+    seen, (end_fields, end_rows), found = run.observe(), _end(end_of_run(held)), _run_members(held, limit)
     leader, recorder = run.leader, run.recorder
     fields = {
         "target": run_fields(held),
@@ -104,14 +94,13 @@ def _of_folder(held: HeldFolder, limit: int) -> Answer:
         "job_uid": record.job_uid,
         "recorder_uid": record.recorder_uid,
         **observation_fields(seen),
-        "containment": {"kind": record.containment.value, "provenance": CONTAINMENT[record.containment]},
+        "containment": containment_fields(record.containment),
         "cgroup": None if record.cgroup is None else record.cgroup.to_json(),
         "notes_error": held.parts.notes_error or None,
         "members": found.fields(),
         **end_fields,
     }
-    rows = run_rows(held) + _record_rows(held) + _seen_rows(seen)
-    rows.append(("containment", f"{record.containment.value}: {CONTAINMENT[record.containment]}"))
+    rows = [*run_rows(held), *_record_rows(held), *observation_rows(seen), containment_row(record.containment)]
     if record.cgroup is not None:
         rows.append(("cgroup", record.cgroup.path))
     return Answer(command="show", exit_code=ExitCode.HOLDS, fields=fields, blocks=[Facts(rows + end_rows), *found.blocks()])
@@ -149,13 +138,6 @@ def _facts_rows(facts: ProcessFacts) -> _Rows:
     return rows
 
 
-def _seen_rows(seen: Observation) -> _Rows:
-    rows: _Rows = [("liveness", liveness_cell(seen.liveness)), ("evidence", f"{seen.evidence}: {seen.detail}")]
-    if seen.escaped:
-        rows.append(("escaped", Toned("it lives outside of the cgroup that should hold it", "bad")))
-    return rows
-
-
 class _Members:
     """Those that can be seen now, bounded."""
 
@@ -164,10 +146,6 @@ class _Members:
         self._shown = [(row, member_name(row)) for row in rows[:limit]]
         self._error = error
         self._whole = error is None and proc_shows_all()
-
-    @classmethod
-    def of(cls, tree: ProcessTree, limit: int) -> _Members:
-        return cls(members(tree), limit)
 
     def fields(self) -> dict[str, Any]:
         listed = [
@@ -200,8 +178,7 @@ class _Members:
 
 def _run_members(held: HeldFolder, limit: int) -> _Members:
     try:
-        if held.run.leader is None and held.parts.cgroup() is None:
-            return _Members([], limit)
-        return _Members.of(held.parts.tree(), limit)
+        tree = held.tree()
+        return _Members([] if tree is None else members(tree), limit)
     except SpurprocError as error:
         return _Members([], limit, str(error))

@@ -10,7 +10,7 @@ from spurproc.core.tree.process_walk import proc_shows_all
 from spurproc.inspect.answer import Answer, Block, Cell, Facts, Toned
 from spurproc.inspect.exit_code import ExitCode
 from spurproc.inspect.output import json_option
-from spurproc.inspect.provenance import liveness_cell, observation_fields
+from spurproc.inspect.provenance import observation_fields, observation_rows
 from spurproc.inspect.target import TARGET, Target
 from spurproc.inspect.tree_members import Escape, Member, tree_members
 from spurproc.inspect.tree_subject import TreeSubject, open_tree
@@ -58,8 +58,7 @@ def _answer(subject: TreeSubject, members: list[Member], shown: list[Shown]) -> 
         "proc_shows_all": whole,
         "processes": tree_fields(shown),
     }
-    rows: list[tuple[str, Cell]] = [*subject.rows, ("liveness", liveness_cell(seen.liveness))]
-    rows += [("evidence", f"{seen.evidence}: {seen.detail}"), ("processes", _count_cell(len(members), escaped, whole=whole))]
+    rows = [*subject.rows, *observation_rows(seen), ("processes", _count_cell(len(members), escaped, whole=whole))]
     blocks: list[Block] = [Facts(rows), *tree_blocks(shown, omitted)]
     return Answer(command="tree", exit_code=ExitCode.HOLDS if alive else ExitCode.FAILS, fields=fields, blocks=blocks)
 

@@ -11,7 +11,7 @@ from spurproc.core.observation import Observation
 from spurproc.core.tree.members import ProcessTree
 from spurproc.inspect.answer import Cell
 from spurproc.inspect.held import HeldFolder, HeldProcess, open_folder, open_process
-from spurproc.inspect.provenance import CONTAINMENT, process_fields, process_rows, run_fields, run_rows
+from spurproc.inspect.provenance import containment_fields, containment_row, process_fields, process_rows, run_fields, run_rows
 from spurproc.inspect.target import FolderTarget, Target
 
 __all__ = ["TreeSubject", "open_tree"]
@@ -49,14 +49,6 @@ def _of_process(name: str, held: HeldProcess) -> TreeSubject:
 
 def _of_folder(name: str, held: HeldFolder) -> TreeSubject:
     containment = held.run.containment
-    words = CONTAINMENT[containment]
-    fields = {"target": run_fields(held), "containment": {"kind": containment.value, "provenance": words}}
-    rows = [*run_rows(held), ("containment", f"{containment.value}: {words}")]
-    return TreeSubject(name=name, find=lambda: _run_tree(held), observe=held.run.observe, fields=fields, rows=rows)
-
-
-def _run_tree(held: HeldFolder) -> ProcessTree | None:
-    """Raises Unsupported and others where its cgroup cannot be reached from here."""
-    if held.run.leader is None and held.parts.cgroup() is None:
-        return None
-    return held.parts.tree()
+    fields = {"target": run_fields(held), "containment": containment_fields(containment)}
+    rows = [*run_rows(held), containment_row(containment)]
+    return TreeSubject(name=name, find=held.tree, observe=held.run.observe, fields=fields, rows=rows)
