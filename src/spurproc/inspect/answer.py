@@ -52,7 +52,6 @@ Block = Line | Facts | Grid
 class Answer:
     """What a command found. Strings as they came from outside: both ways out escape them."""
 
-    command: str
     exit_code: ExitCode
     fields: Mapping[str, Any]
     blocks: Sequence[Block] = field(default=())

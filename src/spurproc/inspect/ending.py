@@ -50,8 +50,8 @@ def command(target: Target, as_json: bool) -> Answer:
 
 def _answer(subject: Subject, end: ExitInfo | NotEnded) -> Answer:
     if isinstance(end, NotEnded):
-        return not_ended_answer("exit", subject, *end)
-    return ended_answer("exit", subject, end)
+        return not_ended_answer(subject, *end)
+    return ended_answer(subject, end)
 
 
 def end_of_run(folder: HeldFolder) -> ExitInfo | NotEnded:
@@ -71,20 +71,18 @@ def end_of_process(process: HeldProcess) -> ExitInfo | NotEnded:
     return info
 
 
-def ended_answer(name: str, subject: Subject, info: ExitInfo) -> Answer:
+def ended_answer(subject: Subject, info: ExitInfo) -> Answer:
     """0 for a success that is known; all else is 1."""
     return Answer(
-        command=name,
         exit_code=ExitCode.HOLDS if info.succeeded else ExitCode.FAILS,
         fields={"target": subject.fields, "state": "ended", "reason": None, "exit": exit_fields(info)},
         blocks=(Facts([*subject.rows, *exit_rows(info)]),),
     )
 
 
-def not_ended_answer(name: str, subject: Subject, state: str, reason: str, text: str | None = None) -> Answer:
+def not_ended_answer(subject: Subject, state: str, reason: str, text: str | None = None) -> Answer:
     """More may be known later. `text` is for a reason that says so itself."""
     return Answer(
-        command=name,
         exit_code=ExitCode.STILL_RUNNING,
         fields={"target": subject.fields, "state": state, "reason": reason, "exit": None},
         blocks=(Facts([*subject.rows, ("exit", Toned(text or f"not known yet: {reason}", "weak"))]),),

@@ -79,7 +79,7 @@ def _answered(arguments: list[str]) -> int:
             meta = context.meta  # of the command's context too
             answer = cli.invoke(context)
         if isinstance(answer, Answer):
-            write_answer(answer, as_json=wants_json(meta))
+            write_answer(answer, meta[COMMAND], as_json=wants_json(meta))
             return answer.exit_code
         return int(answer or ExitCode.HOLDS)
     except click.exceptions.Exit as end:  # --help and --version
@@ -99,7 +99,7 @@ def _failed(error: Exception, meta: dict[str, Any]) -> int:
     if wants_json(meta) and code is not ExitCode.USAGE and not isinstance(error, OutputLost):
         told = {"error": {"kind": type(error).__name__, "message": message}}
         try:
-            write_answer(Answer(command=meta[COMMAND], exit_code=code, fields=told), as_json=True)
+            write_answer(Answer(exit_code=code, fields=told), meta[COMMAND], as_json=True)
         except OutputLost:
             _drop(1)
     return code

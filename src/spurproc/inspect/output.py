@@ -56,13 +56,13 @@ class OutputLost(Exception):
     """The answer could not be written; the reason is its text."""
 
 
-def write_answer(answer: Answer, *, as_json: bool) -> None:
-    """Print it. Raises BrokenPipeError when the reader went away, OutputLost when it cannot be written for another reason."""
-    _write(_document(answer) if as_json else _text(answer.blocks))
+def write_answer(answer: Answer, command: str, *, as_json: bool) -> None:
+    """Print what `command` found. Raises BrokenPipeError when the reader went away, OutputLost when it cannot be written."""
+    _write(_document(answer, command) if as_json else _text(answer.blocks))
 
 
-def _document(answer: Answer) -> str:
-    envelope = {"schema_version": SCHEMA_VERSION, "command": answer.command, "exit_code": int(answer.exit_code)}
+def _document(answer: Answer, command: str) -> str:
+    envelope = {"schema_version": SCHEMA_VERSION, "command": command, "exit_code": int(answer.exit_code)}
     return json.dumps(escaped_json(envelope | dict(answer.fields)), indent=2, allow_nan=False) + "\n"
 
 

@@ -71,7 +71,7 @@ def _of_process(held: HeldProcess, limit: int) -> Answer:
     }
     rows = [*process_rows(held), ("identity", held.identity.to_text()), *_facts_rows(facts)]
     rows += [*observation_rows(seen), containment_row(containment), *end_rows]
-    return Answer(command="show", exit_code=ExitCode.HOLDS, fields=fields, blocks=[Facts(rows), *found.blocks()])
+    return Answer(exit_code=ExitCode.HOLDS, fields=fields, blocks=[Facts(rows), *found.blocks()])
 
 
 def _end(end: ExitInfo | NotEnded) -> tuple[dict[str, Any], _Rows]:
@@ -103,7 +103,7 @@ def _of_folder(held: HeldFolder, limit: int) -> Answer:
     rows = [*run_rows(held), *_record_rows(held), *observation_rows(seen), containment_row(record.containment)]
     if record.cgroup is not None:
         rows.append(("cgroup", record.cgroup.path))
-    return Answer(command="show", exit_code=ExitCode.HOLDS, fields=fields, blocks=[Facts(rows + end_rows), *found.blocks()])
+    return Answer(exit_code=ExitCode.HOLDS, fields=fields, blocks=[Facts(rows + end_rows), *found.blocks()])
 
 
 def _record_rows(held: HeldFolder) -> _Rows:

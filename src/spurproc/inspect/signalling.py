@@ -103,7 +103,6 @@ def _refusals(refused: tuple[Refusal, ...]) -> list[dict[str, Any]]:
 def _answer(target: dict[str, Any], rows: list[tuple[str, Cell]], scope: str, report: dict[str, Any]) -> Answer:
     report["provenance"] = [_route_text(name) for name in report["route"]]
     return Answer(
-        command="signal",
         exit_code=_exit_code(report),
         fields={"target": target, "scope": scope, "report": report},
         blocks=_blocks(rows, scope, report),

@@ -60,7 +60,7 @@ def _answer(subject: TreeSubject, members: list[Member], shown: list[Shown]) -> 
     }
     rows = [*subject.rows, *observation_rows(seen), ("processes", _count_cell(len(members), escaped, whole=whole))]
     blocks: list[Block] = [Facts(rows), *tree_blocks(shown, omitted)]
-    return Answer(command="tree", exit_code=ExitCode.HOLDS if alive else ExitCode.FAILS, fields=fields, blocks=blocks)
+    return Answer(exit_code=ExitCode.HOLDS if alive else ExitCode.FAILS, fields=fields, blocks=blocks)
 
 
 def _count_cell(count: int, escaped: int, *, whole: bool) -> Cell:

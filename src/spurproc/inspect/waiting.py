@@ -59,5 +59,5 @@ def _waited(subject: Subject, wait: Callable[[float | None], ExitInfo], timeout_
     try:
         info = wait(timeout_s)
     except WaitTimeout as error:
-        return not_ended_answer("wait", subject, "timeout", str(error), str(error))
-    return ended_answer("wait", subject, info)
+        return not_ended_answer(subject, "timeout", str(error), str(error))
+    return ended_answer(subject, info)

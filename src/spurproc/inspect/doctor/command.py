@@ -48,7 +48,6 @@ def command(as_json: bool) -> Answer:
     findings = find_all()
     missing = [found.name for found in findings if found.status is Status.MISSING]
     return Answer(
-        command="doctor",
         exit_code=ExitCode.FAILS if missing else ExitCode.HOLDS,
         fields={
             "version": version("spurproc"),
