@@ -22,7 +22,6 @@ from tests.inspect_program import (
     await_waiting,
     inspect,
     inspect_here,
-    inspect_json,
     inspect_on_terminal,
     plain,
 )
@@ -154,8 +153,13 @@ def test_a_number_that_nobody_has(capfd: pytest.CaptureFixture[str], command: st
     assert_one_line(said, "process 2147483647", "No such process")
 
 
-def test_an_error_is_a_document_too() -> None:
-    document = inspect_json("show", "2147483647")
+@pytest.mark.parametrize("command", ["show", "watch"])
+def test_an_error_is_a_document_too(command: str) -> None:
+    """In one line, as `watch` prints all."""
+    said = inspect(command, "2147483647", "--json")
+    line, end = said.out.split("\n")
+    document = json.loads(line)
+    assert (document["command"], end) == (command, "")
     assert document["exit_code"] == 1
     assert document["error"] == {"kind": "AlreadyGone", "message": "cannot open process 2147483647: No such process"}
 

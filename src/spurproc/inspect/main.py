@@ -15,7 +15,7 @@ from spurproc.errors import InvalidArgument, KernelTooOld, SpurprocError, Unsupp
 from spurproc.inspect.answer import Answer
 from spurproc.inspect.escape import printable
 from spurproc.inspect.exit_code import ExitCode
-from spurproc.inspect.output import COMMAND, OutputLost, wants_json, write_answer
+from spurproc.inspect.output import COMMAND, OutputLost, Stream, wants_json, write_answer
 
 __all__ = ["COMMANDS", "exit_code_of", "main"]
 
@@ -97,9 +97,9 @@ def _failed(error: Exception, meta: dict[str, Any]) -> int:
     message = error.format_message() if isinstance(error, click.ClickException) else str(error)
     _complain(message)
     if wants_json(meta) and code is not ExitCode.USAGE and not isinstance(error, OutputLost):
-        told = {"error": {"kind": type(error).__name__, "message": message}}
+        told = {"exit_code": int(code), "error": {"kind": type(error).__name__, "message": message}}
         try:
-            write_answer(Answer(exit_code=code, fields=told), meta[COMMAND], as_json=True)
+            Stream(meta[COMMAND], as_json=True).put(told)  # in one line: of a command that goes on, its last
         except OutputLost:
             _drop(1)
     return code
