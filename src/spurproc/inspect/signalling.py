@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from spurproc.core.cgroup.signal_report import Refusal, RefusalReason, SignalReport
+from spurproc.core.cgroup.signal_report import Refusal, RefusalReason, Route, SignalReport
 from spurproc.core.facilities import Facilities
 from spurproc.core.observation import Liveness
 from spurproc.core.process.pidfd import Pidfd
@@ -44,11 +44,11 @@ def command(target: Target, signal: int, scope: str | None, as_json: bool) -> An
     if isinstance(target, FolderTarget):
         with open_folder(target) as folder:
             wide = scope != "leader"
-            report = _fields_of(folder.run.signal(signal)) if wide else _send(_leader_of(folder), signal)
+            report = folder.run.signal(signal).to_json() if wide else _send(_leader_of(folder), signal)
             return _answer(run_fields(folder), run_rows(folder), "tree" if wide else "leader", report)
     with open_process(target) as process:
         wide = scope == "tree"
-        report = _fields_of(signal_tree(process.tree(), signal)) if wide else _send(process.pidfd, signal)
+        report = signal_tree(process.tree(), signal).to_json() if wide else _send(process.pidfd, signal)
         return _answer(process_fields(process), process_rows(process), "tree" if wide else "process", report)
 
 
@@ -74,8 +74,8 @@ def _send(pidfd: Pidfd, signal: int) -> dict[str, Any]:
         pass
     except NotPermitted as error:
         refused = (Refusal(pid=pidfd.pid, errno=error.errno or errno.EPERM, reason=RefusalReason.NOT_PERMITTED),)
-    report = {"signal": signal, "route": [_BY_PIDFD] if reached or refused else [], "signalled": reached}
-    return report | {"refused": _refusals(refused), "passes": 1, "complete": True}
+    report = SignalReport(signal=signal, route=Route.NOBODY, signalled=reached, refused=refused, passes=1, complete=True)
+    return report.to_json() | {"route": [_BY_PIDFD] if reached or refused else []}
 
 
 def _ask(pidfd: Pidfd) -> None:
@@ -92,15 +92,8 @@ def _ask(pidfd: Pidfd) -> None:
         raise NotPermitted(error.errno or errno.EPERM, str(error)) from error
 
 
-def _fields_of(report: SignalReport) -> dict[str, Any]:
-    return report.to_json() | {"refused": _refusals(report.refused)}
-
-
-def _refusals(refused: tuple[Refusal, ...]) -> list[dict[str, Any]]:
-    return [{"pid": who.pid, "errno": who.errno, "error": os.strerror(who.errno), "reason": who.reason.value} for who in refused]
-
-
 def _answer(target: dict[str, Any], rows: list[tuple[str, Cell]], scope: str, report: dict[str, Any]) -> Answer:
+    report["refused"] = [who | {"error": os.strerror(who["errno"])} for who in report["refused"]]
     report["provenance"] = [_route_text(name) for name in report["route"]]
     return Answer(
         exit_code=_exit_code(report),
