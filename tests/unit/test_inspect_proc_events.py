@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from spurproc.core.tree.process_walk import ProcessRow
-from spurproc.inspect.happening import exit_fields
+from spurproc.inspect.happening import wait_status_fields
 from spurproc.inspect.proc_events import Answer, EventKind, EventReader, Lost, ProcEvent, request
 from spurproc.inspect.tree_members import Member, Way
 from spurproc.inspect.watched_tree import WatchedTree
@@ -86,7 +86,7 @@ def test_a_request_is_as_the_kernel_takes_it() -> None:
     ],
 )
 def test_an_end_is_told_as_far_as_it_is_known(main: int | None, last: int, told: dict[str, Any]) -> None:
-    fields = exit_fields(main, last)
+    fields = wait_status_fields(main, last)
     assert fields | told == fields
 
 

@@ -10,7 +10,7 @@ from spurproc.core.exit_info import ExitInfo, ExitSource
 from spurproc.errors import InvalidArgument
 from spurproc.inspect.proc_events import EventKind, Lost, ProcEvent
 
-__all__ = ["Happening", "exit_fields", "lost", "plain"]
+__all__ = ["Happening", "lost", "plain", "wait_status_fields"]
 
 _SIGNAL = 0x7F
 """The part of a wait status that is a signal, wait(2)."""
@@ -35,7 +35,7 @@ def lost(event: Lost, at_ns: int) -> Happening:
     return Happening(at_ns=at_ns, event="lost", text=text, fields={"count": event.how_many})
 
 
-def exit_fields(main_status: int | None, last_status: int) -> dict[str, Any]:
+def wait_status_fields(main_status: int | None, last_status: int) -> dict[str, Any]:
     """How a process ended, by the wait statuses of its main and of its last thread.
 
     The two are equal where all threads end at once, exit_group(2); and a signal ends all. Else the kernel has told its parent one

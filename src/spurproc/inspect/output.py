@@ -17,17 +17,9 @@ import click
 from spurproc.inspect.answer import Answer, Block
 from spurproc.inspect.escape import escaped_json
 
-__all__ = [
-    "COMMAND",
-    "SCHEMA_VERSION",
-    "OutputLost",
-    "Stream",
-    "json_option",
-    "wants_json",
-    "write_answer",
-]
+__all__ = ["COMMAND", "OutputLost", "Stream", "json_option", "wants_json", "write_answer"]
 
-SCHEMA_VERSION = 1
+_SCHEMA_VERSION = 1
 """Raised when a field changes its meaning or goes away; new fields may come at any time."""
 
 COMMAND = f"{__name__}.command"
@@ -41,9 +33,7 @@ def _note_json(context: click.Context, _option: click.Parameter, value: bool) ->
     return value
 
 
-json_option = click.option(
-    "--json", "as_json", is_flag=True, is_eager=True, callback=_note_json, help="One JSON document on standard output."
-)
+json_option = click.option("--json", "as_json", is_flag=True, is_eager=True, callback=_note_json, help="JSON on standard output.")
 """Gives the command's function `as_json`. The frame knows it too: a command that returns an Answer may ignore it."""
 
 
@@ -62,7 +52,7 @@ def write_answer(answer: Answer, command: str, *, as_json: bool) -> None:
 
 
 def _document(answer: Answer, command: str) -> str:
-    envelope = {"schema_version": SCHEMA_VERSION, "command": command, "exit_code": int(answer.exit_code)}
+    envelope = {"schema_version": _SCHEMA_VERSION, "command": command, "exit_code": int(answer.exit_code)}
     return json.dumps(escaped_json(envelope | dict(answer.fields)), indent=2, allow_nan=False) + "\n"
 
 
@@ -82,7 +72,7 @@ class Stream:
     def put(self, fields: Mapping[str, Any], *blocks: Block) -> None:
         """Print `fields` as a line of JSON, or else `blocks`. Raises as `write_answer` does."""
         if self._as_json:
-            envelope = {"schema_version": SCHEMA_VERSION, "command": self._command}
+            envelope = {"schema_version": _SCHEMA_VERSION, "command": self._command}
             _write(json.dumps(escaped_json(envelope | dict(fields)), allow_nan=False) + "\n")
         else:
             _write(_text(blocks))

@@ -12,7 +12,7 @@ from spurproc.errors import InvalidArgument
 from spurproc.inspect.escape import escaped
 from spurproc.inspect.parameter import ParameterType
 
-__all__ = ["TARGET", "FolderTarget", "InodeTarget", "PidTarget", "Target", "parse_pid", "parse_target"]
+__all__ = ["TARGET", "FolderTarget", "InodeTarget", "PidTarget", "Target", "parse_target"]
 
 _FORMS = "PID, PID:INODE or the folder of a recorded run (./NAME if its name looks like a number)"
 _DECIMAL = re.compile(r"[1-9][0-9]{0,19}", re.ASCII)
@@ -65,18 +65,14 @@ def parse_target(text: str) -> Target:
     if "/" in text or not _looks_like_number(text):
         return FolderTarget(text)
     pid, colon, inode = text.partition(":")
-    number = parse_pid(pid, text)
+    number = _number("PID", pid, _PID_MAX, text)
     if not colon:
         return PidTarget(number)
     return InodeTarget(number, _number("INODE", inode, _INODE_MAX, text))
 
 
-def parse_pid(text: str, whole: str | None = None) -> int:
-    """A process's number: ASCII digits, no sign, no leading zero, not 0. Raises InvalidArgument, which names `whole`."""
-    return _number("PID", text, _PID_MAX, text if whole is None else whole)
-
-
 def _number(name: str, text: str, high: int, whole: str) -> int:
+    """ASCII digits, no sign, no leading zero, not 0. Raises InvalidArgument, which names `whole`."""
     start = f"cannot read TARGET {_shown(whole)}: {name}"
     if text.isascii() and text.isdigit() and len(text) > 1 and text[0] == "0":
         raise InvalidArgument(f"{start} has a leading zero")

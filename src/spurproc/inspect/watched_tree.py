@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spurproc.core.tree.process_walk import ProcessRow, read_process
-from spurproc.inspect.happening import Happening, exit_fields, lost, plain
+from spurproc.inspect.happening import Happening, lost, plain, wait_status_fields
 from spurproc.inspect.proc_events import EventKind, Lost, ProcEvent
 from spurproc.inspect.process_facts import member_name
 from spurproc.inspect.tree_members import Member
@@ -179,7 +179,7 @@ class WatchedTree:
             process.main_status = status
         if not process.threads:
             self._end(process)
-            fields = {"name": process.name, **exit_fields(process.main_status, status)}
+            fields = {"name": process.name, **wait_status_fields(process.main_status, status)}
             yield Happening(at_ns=event.at_ns, event="exit", pid=process.pid, text=fields["text"], fields=fields)
 
     def _told(self, event: ProcEvent, process: _Process) -> Iterator[Happening]:
