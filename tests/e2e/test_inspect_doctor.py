@@ -96,6 +96,18 @@ def test_a_root_that_may_not_be_written(cgroup_root: Path, monkeypatch: pytest.M
     assert "DESCENDANTS" in weaker["meaning"]
 
 
+@pytest.mark.needs_root
+@pytest.mark.needs_cgroup_v2
+def test_a_root_is_judged_as_a_launch_judges_it(cgroup_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A launch makes cgroups in `steps` and `supervisors`: whose `hooks` is does not matter to it."""
+    for name in ("supervisors", "steps", "hooks"):
+        (cgroup_root / name).mkdir()
+    monkeypatch.setenv(ROOT_VARIABLE, str(cgroup_root))
+    for name, status in (("supervisors", "missing"), ("steps", "ok")):
+        os.chown(cgroup_root / name, NOBODY, NOBODY)
+        assert found(inspect_as(NOBODY, "doctor"), "root")["status"] == status
+
+
 @pytest.mark.needs_cgroup_v2
 def test_limits_of_the_cgroups_above(cgroup_root: Path) -> None:
     """Each level that has one, with where it stands."""

@@ -12,7 +12,7 @@ from spurproc.core.cgroup.folder import open_folder, process_path, read_text, wr
 from spurproc.core.mountinfo import Mount, read_cgroup2_mounts
 from spurproc.errors import InvalidArgument, SpurprocError, from_errno
 
-__all__ = ["ROOT_VARIABLE", "CgroupRoot", "find_cgroup_root", "own_folder", "root_candidates"]
+__all__ = ["ROOT_VARIABLE", "CgroupRoot", "chosen_path", "find_cgroup_root", "may_write", "own_folder", "root_candidates"]
 
 ROOT_VARIABLE = "SPURPROC_CGROUP_ROOT"
 """Environment variable: the folder to use as the root, made if it is missing. Nothing else is tried then."""
@@ -39,12 +39,17 @@ class CgroupRoot:
         """Where node hooks run."""
         return f"{self.path}/hooks"
 
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Itself and all that is in it, in the order in which they are made."""
+        return self.path, self.supervisors, self.steps, self.hooks
+
     def prepare(self) -> None:
         """Make the root and its folders, those that are missing, and have memory counted per run where the kernel lets us.
 
         Raises NotPermitted and the like.
         """
-        for path in (self.path, self.supervisors, self.steps, self.hooks):
+        for path in self.folders:
             try:
                 os.mkdir(path, 0o755)
             except FileExistsError:
@@ -52,7 +57,7 @@ class CgroupRoot:
             except OSError as error:
                 raise from_errno(error.errno or errno.EIO, "create", f"cgroup {path!r}") from None
         for path in (self.supervisors, self.steps):  # what another made may be there, and not ours to use
-            if not os.access(path, os.W_OK | os.X_OK, effective_ids=True):
+            if not may_write(path):
                 raise from_errno(errno.EACCES, "make cgroups in", repr(path))
         for path in (self.path, self.steps):
             _count_memory_below(path)
@@ -81,7 +86,9 @@ def find_cgroup_root() -> CgroupRoot | None:
     """
     chosen = os.environ.get(ROOT_VARIABLE)
     if chosen:
-        return _chosen_root(chosen)
+        root = CgroupRoot(path=chosen_path(chosen))
+        root.prepare()
+        return root
     for path in root_candidates():
         root = CgroupRoot(path=path)
         try:
@@ -93,15 +100,21 @@ def find_cgroup_root() -> CgroupRoot | None:
     return None
 
 
-def _chosen_root(chosen: str) -> CgroupRoot:
+def chosen_path(chosen: str) -> str:
+    """The root that SPURPROC_CGROUP_ROOT names. Only looks: a folder made on another file system would only look like a cgroup.
+
+    Raises InvalidArgument, NotCgroup2 and the like.
+    """
     if not chosen.startswith("/") or ".." in chosen.split("/"):
         raise InvalidArgument(f"cannot use {ROOT_VARIABLE}={chosen!r}: not an absolute path without '..'")
     path = os.path.normpath(chosen)
-    # Judged before anything is made: a folder made on another file system would only look like a cgroup.
     os.close(open_folder(path if os.path.isdir(path) else os.path.dirname(path)))
-    root = CgroupRoot(path=path)
-    root.prepare()
-    return root
+    return path
+
+
+def may_write(path: str) -> bool:
+    """Whether cgroups may be made in this folder."""
+    return os.access(path, os.W_OK | os.X_OK, effective_ids=True)
 
 
 def root_candidates() -> Iterator[str]:

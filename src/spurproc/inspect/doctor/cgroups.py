@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 
 from spurproc.core.cgroup.folder import kernel_path, open_folder
-from spurproc.core.cgroup.root import ROOT_VARIABLE, own_folder, root_candidates
+from spurproc.core.cgroup.root import ROOT_VARIABLE, CgroupRoot, chosen_path, may_write, own_folder, root_candidates
 from spurproc.core.facilities import Facilities
 from spurproc.core.mountinfo import Mount, read_cgroup2_mounts, read_mountinfo
 from spurproc.errors import SpurprocError
@@ -14,7 +14,6 @@ from spurproc.inspect.doctor.finding import Finding, Status, read_text
 
 __all__ = ["find_cgroups", "root_name"]
 
-_PARTS = ("", "/supervisors", "/steps", "/hooks")
 _V1_UNLIMITED = 2**62  # memory.limit_in_bytes without a limit is 2**63 less a page
 _WANTED = ("memory", "pids", "cpu", "cpuset", "io")
 _WITHOUT = "runs are held together by a subreaper (DESCENDANTS) and stay in the cgroup of whoever launches them"
@@ -62,11 +61,8 @@ def _find_root() -> tuple[str | None, Finding]:
 def _chosen_root(chosen: str) -> tuple[str | None, Finding]:
     source = f"{ROOT_VARIABLE}, access(2)"
     bad = f"{ROOT_VARIABLE} is set and nothing else is tried: every launch that wants a cgroup will fail"
-    path = os.path.normpath(chosen)
-    if not chosen.startswith("/") or ".." in chosen.split("/"):
-        return None, _finding("root", Status.MISSING, f"{chosen}: not an absolute path without '..'", bad, source)
     try:
-        os.close(open_folder(path if os.path.isdir(path) else os.path.dirname(path)))
+        path = chosen_path(chosen)
     except SpurprocError as error:
         return None, _finding("root", Status.MISSING, str(error), bad, source)
     value = _usable(path)
@@ -78,16 +74,13 @@ def _chosen_root(chosen: str) -> tuple[str | None, Finding]:
 def _usable(path: str) -> str | None:
     """What to say of a root that may be used; None for one that may not."""
     if not os.path.isdir(path):
-        return "is not there yet and may be made" if _writable(os.path.dirname(path)) else None
-    missing = [part for part in _PARTS if not os.path.isdir(path + part)]
-    if missing and not _writable(path):
+        return "is not there yet and may be made" if may_write(os.path.dirname(path)) else None
+    root = CgroupRoot(path=path)
+    missing = [folder for folder in root.folders if not os.path.isdir(folder)]
+    if missing and not may_write(path):
         return None
-    there = [path + part for part in _PARTS[1:] if part not in missing]
-    return "may be written" if all(map(_writable, there)) else None
-
-
-def _writable(path: str) -> bool:
-    return os.access(path, os.W_OK | os.X_OK, effective_ids=True)
+    there = {root.supervisors, root.steps}.difference(missing)
+    return "may be written" if all(map(may_write, there)) else None
 
 
 def _controllers(root: str) -> Iterator[Finding]:
@@ -101,7 +94,7 @@ def _controllers(root: str) -> Iterator[Finding]:
         "" if there else "no limits and no counts for runs here (on a hybrid layout the controllers belong to cgroup v1)",
         f"{nearest}/cgroup.controllers",
     )
-    steps = f"{root}/steps"
+    steps = CgroupRoot(path=root).steps
     handed = set((read_text(f"{steps}/cgroup.subtree_control") or "").split())
     for name in [name for name in _WANTED if name in there]:
         given = name in handed
