@@ -22,6 +22,8 @@ UNITS = [
     "pidfd.c",
     "plan.c",
     "procstat.c",
+    "reserve.c",
+    "signals.c",
     "spawn.c",
     "watch.c",
 ]

@@ -284,6 +284,14 @@ int spur_plan_check(void *plan, size_t size);
 /* 1: the kernel's OOM killer spares this process more than others. proc_pid_oom_score_adj(5) */
 int spur_oom_protected(void);
 
+/* ---- signals.c: signals as a descriptor */
+
+int spur_signals_open(uint64_t mask, int *ret_fd);
+
+/* ---- reserve.c: room in a file */
+
+int spur_file_reserve(int fd, uint64_t offset, uint64_t size);
+
 /* ---- watch.c: changes of a folder */
 
 int spur_watch_open(int folder_fd, int *ret_fd);

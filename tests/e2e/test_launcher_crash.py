@@ -36,7 +36,7 @@ def stop_after(*arguments, **more):
 setattr(place, called, stop_after)
 launch_recorded(SpawnPlan(argv=argv), folder, containment=Containment(containment))
 """
-_DURABLE, _LAUNCH = "spurproc.core.recorded.durable", "spurproc.core.recorded.launch"
+_DURABLE, _LAUNCH = "spurproc.core.durable.private_folder", "spurproc.core.recorded.launch"
 
 # In the launcher's own order.
 BEFORE_RECORD = [

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from spurproc.core.cgroup.record import CgroupRecord
+from spurproc.core.durable.lock import FolderLock
 from spurproc.core.exit_info import ExitKind, ExitSource
 from spurproc.core.observation import Liveness, Observation
 from spurproc.core.recorded.end import NotYet
 from spurproc.core.recorded.launch import launch_recorded
-from spurproc.core.recorded.lock import FolderLock
 from spurproc.core.recorded.run import RecordedRun
 from spurproc.core.spawn.plan import SpawnPlan
 from spurproc.core.tree.members import Containment

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from spurproc.core.cgroup.cgroup import Cgroup
+from spurproc.core.durable.lock import FolderLock
 from spurproc.core.exit_info import ExitKind
 from spurproc.core.observation import Liveness
 from spurproc.core.recorded.launch import launch_recorded
-from spurproc.core.recorded.lock import FolderLock
 from spurproc.core.recorded.run import RecordedRun
 from spurproc.core.spawn.plan import SpawnPlan
 from spurproc.core.tree.members import Containment

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
+from spurproc.core.durable.lock import FolderLock
+from spurproc.core.durable.private_folder import PrivateFolder
 from spurproc.core.exit_info import ExitKind
 from spurproc.core.observation import Liveness
-from spurproc.core.recorded.durable import PrivateFolder
 from spurproc.core.recorded.launch import launch_recorded
-from spurproc.core.recorded.lock import FolderLock
 from spurproc.core.recorded.run import RecordedRun
 from spurproc.core.spawn.plan import SpawnPlan
 from spurproc.core.tree.members import Containment

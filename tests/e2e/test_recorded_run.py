@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from spurproc.core.cgroup.root import CgroupRoot
+from spurproc.core.durable.lock import FolderLock
 from spurproc.core.exit_info import ExitInfo, ExitKind, ExitSource
 from spurproc.core.facilities import Facilities
 from spurproc.core.observation import Liveness
 from spurproc.core.recorded import launch
 from spurproc.core.recorded.launch import launch_recorded
-from spurproc.core.recorded.lock import FolderLock
 from spurproc.core.recorded.run import RecordedRun
 from spurproc.core.spawn.plan import SpawnPlan
 from spurproc.core.spawn.spawn import begin

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from spurproc.core.durable.lock import FolderLock
 from spurproc.core.recorded.end import NotYet
 from spurproc.core.recorded.folder import RunFolder
 from spurproc.core.recorded.held import HeldRun
-from spurproc.core.recorded.lock import FolderLock
 from spurproc.core.recorded.run import RecordedRun
 from spurproc.core.recorded.waiting import wait_steps
 from spurproc.core.recorded.watch import wait_for

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from spurproc.core.recorded.durable import PrivateFolder
-from spurproc.core.recorded.lock import FolderLock
+from spurproc.core.durable.lock import FolderLock
+from spurproc.core.durable.private_folder import PrivateFolder
 from spurproc.errors import AlreadyGone, NotPermitted, SystemCallError
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spurproc.core.recorded.durable import PrivateFolder
+from spurproc.core.durable.private_folder import PrivateFolder
 from spurproc.core.recorded.folder import remove_files
 
 _RECORDS = {"run.json", "exit", "exit.tmp", "usage", "started"}

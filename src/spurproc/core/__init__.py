@@ -3,6 +3,7 @@
 From the bottom up, each importing only what stands above it in this list:
 
 - `_native`, `observation`, `vantage`, `facilities`, `exit_info`: the compiled core, and values that all share
+- `durable`: private folders, their lock, and files that are true after a crash
 - `process`: one process, held and named for good
 - `cgroup`: one cgroup v2 folder
 - `tree`: all processes of a job

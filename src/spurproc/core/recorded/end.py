@@ -10,10 +10,10 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, replace
 
+from spurproc.core.durable.lock import FolderLock
 from spurproc.core.exit_info import ExitInfo, ExitKind, ExitSource
 from spurproc.core.observation import Liveness
 from spurproc.core.recorded.held import HeldRun
-from spurproc.core.recorded.lock import FolderLock
 from spurproc.core.vantage import Vantage
 from spurproc.errors import AlreadyGone, SentinelRefused, SpurprocError
 

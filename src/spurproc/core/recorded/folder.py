@@ -10,9 +10,9 @@ import os
 from contextlib import suppress
 from dataclasses import replace
 
+from spurproc.core.durable.lock import FolderLock
+from spurproc.core.durable.private_folder import PrivateFolder
 from spurproc.core.exit_info import ExitInfo, ExitSource, ResourceUsage
-from spurproc.core.recorded.durable import PrivateFolder
-from spurproc.core.recorded.lock import FolderLock
 from spurproc.core.recorded.record import (
     RUN_LIMIT_BYTES,
     RUN_NAME,

@@ -15,14 +15,14 @@ from spurproc.core.cgroup.folder import open_folder
 from spurproc.core.cgroup.root import CgroupRoot, find_cgroup_root
 from spurproc.core.cgroup.step import keep_step, make_step
 from spurproc.core.deadline import checked_seconds, deadline_after, has_passed, left_s
+from spurproc.core.durable.lock import FolderLock
+from spurproc.core.durable.private_folder import PrivateFolder
 from spurproc.core.interrupts import SignalsHeld
 from spurproc.core.process.identity import ProcessIdentity
 from spurproc.core.process.pidfd import Pidfd
 from spurproc.core.recorded.channel import RecorderChannel
-from spurproc.core.recorded.durable import PrivateFolder
 from spurproc.core.recorded.folder import RunFolder, claim, remove_files
 from spurproc.core.recorded.held import HeldRun
-from spurproc.core.recorded.lock import FolderLock
 from spurproc.core.recorded.record import RunRecord
 from spurproc.core.recorded.run import RecordedRun
 from spurproc.core.recorded.watch import Watch, wait_end, wait_for

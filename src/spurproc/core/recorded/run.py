@@ -11,12 +11,12 @@ from typing import Self
 
 from spurproc.core.cgroup.signal_report import SignalReport
 from spurproc.core.deadline import deadline_after, left_s
+from spurproc.core.durable.lock import FolderLock
 from spurproc.core.exit_info import ExitInfo, ExitKind, ResourceUsage
 from spurproc.core.observation import Liveness, Observation
 from spurproc.core.process.identity import ProcessIdentity
 from spurproc.core.recorded.end import Ended, NotYet, end_of, info_of
 from spurproc.core.recorded.held import HeldRun
-from spurproc.core.recorded.lock import FolderLock
 from spurproc.core.recorded.record import RunRecord
 from spurproc.core.recorded.waiting import wait_steps
 from spurproc.core.recorded.watch import wait_async_for, wait_end, wait_for

@@ -10,7 +10,7 @@ import time
 from types import TracebackType
 from typing import Self
 
-from spurproc.core.recorded.durable import PrivateFolder, named_errors
+from spurproc.core.durable.private_folder import PrivateFolder, named_errors
 from spurproc.errors import Busy
 
 __all__ = ["FolderLock"]
