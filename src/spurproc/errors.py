@@ -21,7 +21,8 @@
     |  `- RunTimeout                        `run` ended everything at its deadline; carries the result so far
     |- RunUnproven                          `run` cannot prove that nothing lives on: says why and who; carries the result so far
     |- SentinelRefused                      an exit record that may not be believed
-    `- RecordInvalid                        a record on disk that cannot be read
+    `- RecordInvalid                        a record on disk, or a message, that cannot be read
+       `- RecordTooNew                      one of a later version than this program understands
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ __all__ = [
     "NotStarted",
     "ProcessFailed",
     "RecordInvalid",
+    "RecordTooNew",
     "RunTimeout",
     "RunUnproven",
     "SentinelRefused",
@@ -179,6 +181,14 @@ class RecordInvalid(SpurprocError):
         self.path = path
         self.reason = reason
         super().__init__(f"cannot read the record {path!r}: {reason}")
+
+
+class RecordTooNew(RecordInvalid):
+    """Written by a later version of spurproc, `version`; it is left in place for that one."""
+
+    def __init__(self, path: str, version: int) -> None:
+        self.version = version
+        super().__init__(path, f"its version is {version}, which is newer than what this program understands")
 
 
 _CLASSES: dict[int, type[SystemCallError]] = {

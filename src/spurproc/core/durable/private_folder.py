@@ -7,9 +7,10 @@ say ENOENT) and one that was put in its place is never mistaken for it.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Self
@@ -106,12 +107,37 @@ class PrivateFolder:
         with named_errors("make", f"the folder {where!r}"):
             parent_fd = _open_parent(where)
             try:
-                os.mkdir(os.path.basename(where), _PRIVATE_FOLDER, dir_fd=parent_fd)
-                fd = cls._open_made(where, parent_fd)
+                fd = cls._make(where, parent_fd)
             except BaseException:
                 os.close(parent_fd)
                 raise
         return cls(where, fd, parent_fd)
+
+    def open_folder(self, name: str) -> Self:
+        """An existing private folder in this one, as `open`; the caller owns it."""
+        return self._below(name, self._open_checked)
+
+    def create_folder(self, name: str) -> Self:
+        """Make a private folder in this one, as `create`; the caller owns it."""
+        return self._below(name, self._make)
+
+    def _below(self, name: str, get: Callable[[str, int], int]) -> Self:
+        if "/" in name or name in ("", ".", ".."):
+            raise InvalidArgument(f"cannot use the folder {name!r} in {self.path!r}: not a plain name")
+        where = self._noun(name)
+        with named_errors("open", f"the folder {where!r}"):
+            parent_fd = fcntl.fcntl(self.fileno(), fcntl.F_DUPFD_CLOEXEC, 0)
+            try:
+                fd = get(where, parent_fd)
+            except BaseException:
+                os.close(parent_fd)
+                raise
+        return type(self)(where, fd, parent_fd)
+
+    @classmethod
+    def _make(cls, path: str, parent_fd: int) -> int:
+        os.mkdir(os.path.basename(path), _PRIVATE_FOLDER, dir_fd=parent_fd)
+        return cls._open_made(path, parent_fd)
 
     @classmethod
     def _open_made(cls, path: str, parent_fd: int) -> int:
@@ -232,15 +258,20 @@ class PrivateFolder:
         finally:
             os.close(fd)
 
-    def replace_file(self, name: str, content: bytes) -> None:
-        """Put `content` under `name`; a crash leaves the old content or the new: write, fsync, rename, fsync the folder."""
+    def replace_file(self, name: str, content: bytes, *, sync: bool = True) -> None:
+        """Put `content` under `name`; a crash leaves the old content or the new: write, fsync, rename, fsync the folder.
+
+        `sync` false leaves out both fsyncs: for what dies with the boot, and is only to be seen whole by other processes.
+        """
         temporary = f".{name}.{os.urandom(4).hex()}"
         fd = self.create_file(temporary, content)
         try:
             with named_errors("replace", self._noun(name)):
-                os.fsync(fd)
+                if sync:
+                    os.fsync(fd)
                 os.rename(temporary, name, src_dir_fd=self.fileno(), dst_dir_fd=self.fileno())
-                os.fsync(self.fileno())
+                if sync:
+                    os.fsync(self.fileno())
         except BaseException:
             self.discard_file(temporary)
             raise
