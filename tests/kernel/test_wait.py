@@ -11,17 +11,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import pytest
 
-from spurproc.core._native import lib
 from spurproc.core.exit_info import ExitInfo, ExitKind, ExitSource
 from spurproc.core.facilities import Facilities
 from spurproc.core.process import pidfd as pidfd_module
 from spurproc.core.process.pidfd import Pidfd
+from spurproc.core.process.pidfd_asyncio import Waiter
 from spurproc.errors import ExitUnknown, InvalidArgument, WaitTimeout
-from tests.core_with import CoreWith
 from tests.payload import Payload
 from tests.relatives import NOBODY, Blocked, Foster, in_fork, traced
 from tests.rungs import RUNGS, without
@@ -213,12 +213,23 @@ def test_foreign_zombie_without_rights_is_unknown(rung: Facilities, payload: Pay
 def test_late_reap_within_the_grace_is_seen(
     payload: PayloadMaker, monkeypatch: pytest.MonkeyPatch, wait: Callable[..., ExitInfo]
 ) -> None:
-    """A waiter that cannot read the zombie is woken by the reap itself."""
+    """A waiter that cannot read the zombie is woken by the reap itself: nobody reaps before it waits for all of the grace."""
+    grace_s = 30.0
+
+    def reaping(until: Callable[..., Any]) -> Callable[..., Any]:
+        def reap_and_wait(waiter: object, events: int, timeout_s: float | None, *more: Any) -> Any:
+            if timeout_s is not None and timeout_s > grace_s / 2:
+                process.reap_soon()
+            return until(waiter, events, timeout_s, *more)
+
+        return reap_and_wait
+
     with Foster(payload, "exit", 9) as process, Pidfd.open(process.pid) as pidfd:
         process.end()
-        # The look at the zombie comes after the first, short wait for the reap: from then on only the grace is left.
-        monkeypatch.setattr(Pidfd, "_zombie", lambda _: process.reap_soon())
-        assert (wait(pidfd, reap_grace_s=30).code, pidfd.exit_info().source) == (9, ExitSource.PIDFD)
+        monkeypatch.setattr(Pidfd, "_zombie", lambda _: None)
+        monkeypatch.setattr(Pidfd, "_until", reaping(Pidfd._until))
+        monkeypatch.setattr(Waiter, "until", reaping(Waiter.until))
+        assert (wait(pidfd, reap_grace_s=grace_s).code, pidfd.exit_info().source) == (9, ExitSource.PIDFD)
 
 
 @pytest.mark.needs_root
@@ -255,21 +266,43 @@ def test_waiters_on_one_child_all_know(rung: Facilities) -> None:
         assert len(answers) == 4
 
 
+class WatchedLock:
+    """A lock that says when somebody has to wait for it."""
+
+    def __init__(self) -> None:
+        self.waited_for = threading.Event()
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self.waited_for.set()
+            self._lock.acquire()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._lock.release()
+
+
 def test_waiter_that_comes_in_the_middle_of_a_reap_has_the_same_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the look that keeps the status and the reap nobody else may take it away."""
     answers: list[ExitInfo] = []
-    second = threading.Thread(target=lambda: answers.append(pidfd.wait(timeout_s=10)))
+    lock, read = WatchedLock(), ExitInfo.from_wait_status
 
-    def look_and_be_met(*arguments: Any) -> int:
-        error = int(lib.spur_pidfd_wait(*arguments))
-        if error == 0 and second.ident is None:
+    def wait_too() -> None:
+        answers.append(pidfd.wait(timeout_s=10))
+        lock.waited_for.set()  # or it did not have to
+
+    second = threading.Thread(target=wait_too)
+
+    def be_met_and_read(*status: Any, **more: Any) -> ExitInfo:
+        if second.ident is None:
             second.start()
-            second.join(0.1)
-        return error
+            assert lock.waited_for.wait(10)
+        return read(*status, **more)
 
     with Blocked(5) as child, Pidfd.open(child.pid) as pidfd:
         child.end()
-        monkeypatch.setattr(pidfd_module, "lib", CoreWith(spur_pidfd_wait=look_and_be_met))
+        monkeypatch.setattr(pidfd_module, "_lock", lock)
+        monkeypatch.setattr(ExitInfo, "from_wait_status", be_met_and_read)
         answers.append(pidfd.wait(timeout_s=10))
         second.join()
     assert answers[0] is answers[1]
