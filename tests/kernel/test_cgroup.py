@@ -163,6 +163,14 @@ def test_removed_is_gone_and_its_successor_is_another(cgroup_root: Path, payload
             assert new.liveness() is Liveness.ALIVE, "the namesake was taken for the removed one"
 
 
+def test_whoever_waits_for_a_removed_one_to_be_empty_is_done(cgroup_root: Path) -> None:
+    """Its events, still open, say ENODEV and nothing else for ever."""
+    with Cgroup.create(cgroup_root / "x") as cgroup:
+        os.rmdir(cgroup.path)
+        cgroup.wait_empty(timeout_s=0)
+        asyncio.run(cgroup.wait_empty_async(timeout_s=0))
+
+
 def test_top_of_the_hierarchy_is_unknown() -> None:
     top = Path(os.environ["SPURPROC_CGROUP_ROOT"]).parent.parent
     with Cgroup.open(top) as cgroup:

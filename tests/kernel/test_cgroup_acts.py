@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -71,14 +70,15 @@ def test_kill_reaches_whose_main_thread_has_exited(cgroup: Cgroup, cgroup_root: 
     assert leader.reap() == -9
 
 
-def test_cgroup_that_holds_the_caller_is_refused(cgroup_root: Path) -> None:
-    """For signal, kill and freeze, and also from a sub-cgroup."""
+@pytest.mark.parametrize("mask", ["", "pidfd_info"], ids=["by-id", "by-name"])
+def test_cgroup_that_holds_the_caller_is_refused(cgroup_root: Path, mask: str) -> None:
+    """For signal, kill and freeze, and also from a sub-cgroup: by the id of its own cgroup, or by its name."""
     below = inside(cgroup_root, "sub")
 
     def ask() -> list[str]:
         move(os.getpid(), below)
         refused = []
-        with Cgroup.open(cgroup_root) as cgroup:
+        with without(mask), Cgroup.open(cgroup_root) as cgroup:
             for act in (lambda: cgroup.signal(15), cgroup.kill, cgroup.freeze):
                 try:
                     act()
@@ -172,23 +172,6 @@ def test_without_a_second_descriptor_that_is_said(cgroup: Cgroup) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_member_that_no_descriptor_is_left_for_is_not_passed_over(cgroup: Cgroup, cgroup_root: Path, payload: Start) -> None:
-    """Where the last ones go to the look at the cgroup: it is told that the pass ended early."""
-    payload("hold", cgroup=cgroup_root).wait_ready()
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    os.close(lowest := os.dup(cgroup.fileno()))
-    try:
-        for room in range(8):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-            sweep = CgroupSweep(cgroup.fileno(), signal.SIGCONT, SeenTable(Facilities.current().bits))
-            resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + room, hard))
-            with suppress(SystemCallError):
-                swept = sweep.run()
-                assert swept.signalled == 1 or not swept.complete
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
 @pytest.mark.needs_root
 def test_caller_is_found_from_inside_its_cgroup_namespace(cgroup_root: Path) -> None:
     """What lies above the namespace's root has many spellings ("/../..") and none that /proc/self/cgroup begins with."""
@@ -234,19 +217,6 @@ def test_shut_sub_cgroup_keeps_nobody_else_from_the_signal(cgroup_root: Path, pa
             return [sorted(refusal.pid for refusal in report.refused), report.complete]
 
     assert in_fork(ask, uid=NOBODY) == [sorted(leaders[name].pid for name in ("a", "z")), False]
-
-
-@pytest.mark.needs_facility("pidfd_send_signal")
-@pytest.mark.needs_root
-def test_member_that_moves_to_and_fro_is_not_overlooked(cgroup_root: Path, payload: Start) -> None:
-    """It can be in the other cgroup whenever one is read: then nobody was seen, which is not that there is nobody."""
-    doors = [inside(cgroup_root, name) / "cgroup.procs" for name in ("a", "b")]
-    leader = payload("mover", str(doors[0]), str(doors[1]), cgroup=cgroup_root / "a")
-    leader.wait_ready()
-    with Cgroup.open(cgroup_root) as cgroup:
-        reports = [cgroup.signal(0) for _ in range(400)]
-    assert [report for report in reports if report.complete and not report.signalled] == []
-    assert max(report.signalled for report in reports) == 1
 
 
 def test_remove_takes_what_is_below_deepest_first(cgroup_root: Path) -> None:
