@@ -36,6 +36,29 @@ _CLONE_NEWPID = 0x20000000
 _CLONE_NEWNS = 0x20000
 _MS_REC, _MS_PRIVATE, _MNT_DETACH = 0x4000, 0x40000, 2
 
+_UNDER_A_FOREIGN_PROC = """
+import os, subprocess
+from spurproc.core.process.identity import ProcessIdentity, forget_reader
+identity = ProcessIdentity.of(os.getpid())
+subprocess.run(["umount", "--lazy", "/proc"], check=True)
+forget_reader()
+seen = identity.observe()
+print(seen.liveness.value, seen.evidence)
+"""
+_OF_A_NUMBER_THAT_PROC_HAS_NOT = """
+import os, signal
+from spurproc.core.process.identity import ProcessIdentity
+from spurproc.errors import IdentityUnreadable
+free = next(pid for pid in range(int(open("/proc/sys/kernel/pid_max").read()) - 2, 0, -1) if not os.path.exists(f"/proc/{pid}"))
+open("/proc/sys/kernel/ns_last_pid", "w").write(str(free - 1))
+if (child := os.fork()) == 0:
+    signal.pause()
+assert child == free
+try:
+    print(ProcessIdentity.of(child))
+except IdentityUnreadable as error:
+    print(error)
+"""
 _OBSERVE = """
 import sys
 from spurproc.core.process.identity import ProcessIdentity
@@ -85,6 +108,21 @@ def test_foreign_procfs_names_nobody(mask: str) -> None:
     """A new pid namespace under the old /proc: our own number there is a stranger's."""
     assert "/proc shows another pid namespace" in _elsewhere(["--pid"], _OF_SELF, mask=mask)
     assert _elsewhere(["--pid", "--mount-proc"], _OF_SELF, mask=mask).startswith("spurproc-id 1 1 ")
+
+
+@pytest.mark.needs_root
+@pytest.mark.parametrize("mask", ["", "pidfd_open"])
+def test_a_number_that_a_foreign_procfs_has_not_is_not_hidden(mask: str) -> None:
+    """It is there, and no hidepid veils it: that /proc shows others is what is said."""
+    assert "/proc shows another pid namespace" in _elsewhere(["--pid"], _OF_A_NUMBER_THAT_PROC_HAS_NOT, mask=mask)
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_facility("pidfd_open")
+def test_ticks_in_a_foreign_procfs_are_a_strangers() -> None:
+    """The namespace's own /proc is taken off, and the outer one comes to light: what has our number there is another."""
+    where = ["--pid", "--mount-proc"]
+    assert _elsewhere(where, _UNDER_A_FOREIGN_PROC, mask="pidfs_inode") == "unknown procfs"
 
 
 @pytest.mark.needs_root
