@@ -19,6 +19,7 @@ from tests.seccomp import filter_program
 _MACHINE = os.uname().machine
 NUMBERS = {
     "fdatasync": {"x86_64": 75, "aarch64": 83},
+    "flock": {"x86_64": 73, "aarch64": 32},
     "fsync": {"x86_64": 74, "aarch64": 82},
     "ftruncate": {"x86_64": 77, "aarch64": 46},
     "pwrite64": {"x86_64": 18, "aarch64": 68},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
 
@@ -34,6 +35,22 @@ def test_an_end_is_on_disk_before_the_leader_is_reaped(tmp_path: Path, containme
     began = acts.index("look")
     assert acts[began:][: len(_END)] == _END
     assert "fdatasync" not in acts[:began], "a launch waits for no disk but in its own three fsyncs"
+
+
+def test_the_lock_is_shared_before_the_launcher_lets_go_of_it(tmp_path: Path) -> None:
+    """In between nobody would hold it, and whoever took it would conclude that nobody writes any more."""
+
+    def locks_of_recorder() -> list[int]:
+        calls = watched("flock")
+        with launch_recorded(SpawnPlan(argv=["true"]), tmp_path / "run", containment=Containment.DESCENDANTS) as run:
+            assert run.recorder is not None
+            recorder = run.recorder.pid
+            run.wait(10)
+            run.terminate()
+            run.remove()
+        return [call.arguments[1] for call in calls if call.pid == recorder]
+
+    assert in_fork(locks_of_recorder) == [fcntl.LOCK_SH | fcntl.LOCK_NB, fcntl.LOCK_UN]
 
 
 def _act(call: Call) -> str:

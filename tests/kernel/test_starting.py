@@ -16,6 +16,7 @@ from spurproc.core.spawn.spawn import SpawnPlan, SpawnStage, begin, spawn
 from spurproc.core.spawn.starting import Progress, read_progress
 from spurproc.errors import SpawnError
 from tests import capabilities
+from tests.pace import readable
 from tests.spawning import DETACH, in_child, no_child_is_left, wait_end
 
 
@@ -67,6 +68,16 @@ def test_fifo_with_a_reader_is_fine(tmp_path: Path) -> None:
         begun.confirm(5)
         assert reader.read() == b"hello\n"
     assert wait_end(spawned).succeeded
+
+
+def test_no_step_is_taken_after_one_that_failed(tmp_path: Path) -> None:
+    """Nobody has looked yet, and nobody has killed it: a job does not run in another folder than it was to."""
+    begun, spawned = begin(SpawnPlan(argv=["touch", tmp_path / "ran"], cwd=tmp_path / "missing"))
+    assert readable(spawned.pidfd.fileno(), 20)
+    with pytest.raises(SpawnError) as caught:
+        begun.confirm(5)
+    assert (caught.value.errno, caught.value.stage) == (errno.ENOENT, "CWD")
+    assert os.listdir(tmp_path) == []
 
 
 @DETACH
