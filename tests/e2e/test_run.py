@@ -74,6 +74,15 @@ def test_input_is_fed_and_large_output_gathered(containment: Containment) -> Non
     assert run(["cat"], input=content, capture=True, containment=containment).stdout == content
 
 
+def test_only_our_ends_of_the_pipes_stay_with_us(containment: Containment) -> None:
+    """While the job runs: one descriptor for each pipe, not two. Input is fed once the job's ends are let go of."""
+    script = "read go; readlink /proc/self/fd/1 /proc/$0/fd/*"
+    said = run(["sh", "-c", script, str(os.getpid())], input=b"go\n", capture=True, containment=containment).stdout
+    assert said is not None
+    ours, *callers = said.splitlines()
+    assert callers.count(ours) == 1
+
+
 def test_a_command_that_does_not_read_its_input(containment: Containment) -> None:
     """No SIGPIPE, no wait."""
     assert run(["true"], input=bytes(1 << 20), containment=containment).succeeded

@@ -14,7 +14,10 @@ import pytest
 
 from spurproc.core.command import cgroup_job, kept_job
 from spurproc.core.command import run as command
+from spurproc.core.command.capture import Capture
 from spurproc.core.command.run import run
+from spurproc.core.spawn import spawn as spawn_module
+from spurproc.core.spawn.clone_call import CloneRequest, CloneResult, clone
 from spurproc.core.spawn.spawn import begin
 from spurproc.core.tree.members import Containment
 from spurproc.core.tree.termination import KillPlan, terminate_tree
@@ -149,3 +152,44 @@ def test_another_interrupt_does_not_stop_the_cleaning_up(
     assert poll.poll(0)
     assert not left
     os.close(ours)
+
+
+def test_an_interrupt_while_all_is_let_go_of_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job has ended well and its result is there: the interrupt is not swallowed for that."""
+    interrupts, close = [KeyboardInterrupt()], Capture.close
+
+    def interrupted_at_first(pipes: Capture) -> None:
+        if interrupts:
+            raise interrupts.pop()
+        close(pipes)
+
+    monkeypatch.setattr(Capture, "close", interrupted_at_first)
+    with pytest.raises(KeyboardInterrupt):
+        run(["true"], capture=True)
+    assert not interrupts
+
+
+@pytest.mark.parametrize(
+    "containment", [pytest.param(Containment.CGROUP, marks=pytest.mark.needs_cgroup_v2), Containment.DESCENDANTS]
+)
+def test_an_interrupt_right_after_the_clone_loses_no_descriptor(
+    monkeypatch: pytest.MonkeyPatch, containment: Containment
+) -> None:
+    """It waits until all that the kernel gave is held: a pidfd that nobody knows of would stay open for ever."""
+
+    def clone_and_be_interrupted(request: CloneRequest) -> CloneResult:
+        result = clone(request)
+        signal.raise_signal(signal.SIGINT)
+        return result
+
+    def body() -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        run(["true"], containment=containment)  # what is opened once a process is behind us
+        before = os.listdir("/proc/self/fd")
+        monkeypatch.setattr(spawn_module, "clone", clone_and_be_interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(["true"], containment=containment)
+        assert os.listdir("/proc/self/fd") == before
+        no_child_is_left()
+
+    in_child(body)

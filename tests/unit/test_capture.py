@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 
 from spurproc.core.command.capture import Capture
@@ -19,4 +20,18 @@ def test_draining_ends_though_another_writes_for_ever() -> None:
     finally:
         writer.kill()
         writer.wait()
+        pipes.close()
+
+
+def test_draining_waits_for_nobody() -> None:
+    """Somebody outside of the tree holds the pipe and says nothing: there is neither anything to read nor an end of file."""
+    pipes = Capture()
+    theirs, gathered = pipes.open_output()
+    held = os.dup(theirs)
+    pipes.close_theirs()
+    try:
+        pipes.drain()
+        assert not gathered
+    finally:
+        os.close(held)
         pipes.close()
