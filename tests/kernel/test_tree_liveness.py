@@ -18,6 +18,7 @@ from spurproc.core.tree.liveness import Subject, liveness_many, tree_liveness
 from spurproc.core.tree.members import ProcessTree
 from spurproc.errors import InvalidArgument
 from tests.payload import Payload
+from tests.pidfds import open_pidfd, wait_ended
 from tests.relatives import NOBODY, Blocked, in_fork
 from tests.trees import inside, move, tree_of
 
@@ -115,10 +116,12 @@ def test_group_left_behind_is_alive(payload: Start) -> None:
         leader.wait_exit()
         held = tree_of(leader, pidfd=pidfd)
         assert _ask(held) == ("alive", "group", False)
+        pids = (int(name) for name in os.listdir("/proc") if name.isdigit())
+        left = [open_pidfd(pid) for pid in pids if _session(pid) == leader.pid]
         leader.release()
         leader.reap()
-        for row in (row for row in os.listdir("/proc") if row.isdigit() and _session(int(row)) == leader.pid):
-            Pidfd.open(int(row)).wait(5)
+        for member in left:
+            wait_ended(member)
         assert _ask(held)[0] == "gone"
 
 
