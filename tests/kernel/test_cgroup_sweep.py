@@ -17,6 +17,8 @@ from spurproc.core.cgroup.cgroup import Cgroup
 from spurproc.core.cgroup.sweep import CgroupSweep, SeenTable
 from spurproc.core.cgroup.walk import walk
 from spurproc.core.facilities import Facilities
+from spurproc.core.process.identity import forget_reader
+from spurproc.errors import SystemCallError
 from tests.core_with import CoreWith
 from tests.descriptors import descriptors_left
 from tests.payload import Payload
@@ -39,6 +41,16 @@ def test_member_that_no_descriptor_is_left_for_is_not_passed_over(
     monkeypatch.setattr(sweep_module, "lib", CoreWith(spur_members_signal=signal_without_descriptors))
     swept = CgroupSweep(cgroup.fileno(), signal.SIGCONT, SeenTable(Facilities.current().bits)).run()
     assert (swept.signalled, swept.complete, swept.unreadable) == (0, False, errno.EMFILE)
+
+
+def test_sweep_without_a_descriptor_says_so(cgroup: Cgroup) -> None:
+    """At its first look at /proc: that none is left to look with is not that /proc shows another pid namespace."""
+    seen = SeenTable(Facilities.current().bits & ~lib.SPUR_FACILITY_PIDFD_INFO)
+    forget_reader()
+    with descriptors_left(0), pytest.raises(SystemCallError, match="Too many open files") as caught:
+        CgroupSweep(cgroup.fileno(), signal.SIGCONT, seen)
+    assert caught.value.errno == errno.EMFILE
+    CgroupSweep(cgroup.fileno(), signal.SIGCONT, seen)
 
 
 @pytest.mark.needs_facility("pidfd_send_signal")

@@ -26,7 +26,8 @@ from spurproc.core.spawn.spawn import SpawnPlan, spawn
 from spurproc.core.tree.leader import Leader
 from spurproc.core.tree.members import ProcessTree
 from spurproc.core.tree.signalling import signal_tree
-from spurproc.errors import SpawnError, Unsupported, WaitTimeout
+from spurproc.errors import SpawnError, SystemCallError, Unsupported, WaitTimeout
+from tests.descriptors import descriptors_left
 from tests.payload import Payload
 from tests.relatives import NOBODY, Blocked, Foster, in_fork
 from tests.rungs import environment, without
@@ -58,6 +59,12 @@ def test_without_pidfd_open(payload: Start) -> None:
             assert (name.liveness(), held.liveness()) == (Liveness.GONE, Liveness.GONE)
         told = _reaped_by_another(payload)
     assert (told.kind, told.reason) == (ExitKind.UNKNOWN, "it was reaped by another and this kernel keeps no record of that")
+
+
+def test_folder_of_a_process_without_a_descriptor_says_so() -> None:
+    """Where the folder in /proc is held for want of pidfd_open: it is no foreign /proc that none is left to look with."""
+    with without("pidfd_open"), descriptors_left(0), pytest.raises(SystemCallError, match="Too many open files"):
+        Pidfd.open(os.getpid())
 
 
 def test_without_pidfd_open_what_cannot_be_looked_at_has_not_ended() -> None:

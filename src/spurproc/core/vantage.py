@@ -6,13 +6,17 @@ reader's own time namespace (time_namespaces(7)); and /proc may show another pid
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from dataclasses import dataclass
 
-from spurproc.errors import IdentityUnreadable
+from spurproc.errors import IdentityUnreadable, from_errno
 
-__all__ = ["Vantage", "boot_id_valid", "read_boot_id"]
+__all__ = ["STARVED", "Vantage", "boot_id_valid", "raise_if_starved", "read_boot_id"]
+
+STARVED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""What says nothing of what was asked about: no descriptors or memory left to ask with."""
 
 _BOOT_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
 _READ_BYTES = 65536
@@ -56,6 +60,13 @@ def read_boot_id() -> str:
     if not boot_id_valid(boot_id):
         raise IdentityUnreadable(f"cannot read the boot id: {boot_id!r} is not a UUID")
     return boot_id
+
+
+def raise_if_starved(error: IdentityUnreadable) -> None:
+    """Raises SystemCallError if `error` came for want of descriptors or memory: then /proc may be there, and ours."""
+    cause = error.__cause__
+    if isinstance(cause, OSError) and cause.errno in STARVED:
+        raise from_errno(cause.errno, "read", "where this process stands") from error
 
 
 def boot_id_valid(text: object) -> bool:

@@ -18,7 +18,7 @@ from spurproc.core.facilities import Facilities, check_call, vanished
 from spurproc.core.observation import LIVENESS_OF_CODE, Liveness, Observation
 from spurproc.core.process.pidfd import SUBJECT, Pidfd, checked_pid
 from spurproc.core.process.pidfd_number import pid_behind
-from spurproc.core.vantage import Vantage, boot_id_valid
+from spurproc.core.vantage import Vantage, boot_id_valid, raise_if_starved
 from spurproc.errors import IdentityUnreadable, InvalidArgument, SpurprocError, from_errno
 
 __all__ = ["IdentityStrength", "ProcessIdentity", "named_here", "number_here", "procfs_is_ours", "reader"]
@@ -225,10 +225,14 @@ def reader() -> Any:
 
 
 def procfs_is_ours() -> bool:
-    """Whether the numbers in /proc are ours to use: it is there, and shows our own pid namespace."""
+    """Whether the numbers in /proc are ours to use: it is there, and shows our own pid namespace.
+
+    Raises SystemCallError for want of descriptors or memory, which is not that they are not.
+    """
     try:
         return bool((_reader or reader()).procfs_is_ours)
-    except IdentityUnreadable:
+    except IdentityUnreadable as error:
+        raise_if_starved(error)
         return False
 
 

@@ -22,7 +22,7 @@ from spurproc.core.exit_info import ExitInfo, ExitSource, ResourceUsage
 from spurproc.core.facilities import Facilities, check_call, vanished
 from spurproc.core.observation import Liveness
 from spurproc.core.process.pidfd_number import pid_behind
-from spurproc.core.vantage import Vantage
+from spurproc.core.vantage import Vantage, raise_if_starved
 from spurproc.errors import IdentityUnreadable, InvalidArgument, SignalRefused, Unsupported, WaitTimeout, from_errno
 
 __all__ = ["REAP_GRACE_S", "SUBJECT", "Pidfd", "checked_pid", "checked_signal"]
@@ -357,6 +357,7 @@ def _refuse_foreign_procfs(noun: str) -> None:
     try:
         why = "" if Vantage.read().procfs_is_ours else "/proc shows another pid namespace"
     except IdentityUnreadable as error:
+        raise_if_starved(error)
         why = str(error)
     if why:
         raise Unsupported(f"cannot open {noun}: pidfd_open is refused, and {why}")

@@ -22,6 +22,7 @@ from spurproc.core.mountinfo import read_mountinfo
 from spurproc.core.observation import Liveness
 from spurproc.core.process.identity import ProcessIdentity, number_here, procfs_is_ours
 from spurproc.core.process.pidfd import Pidfd
+from spurproc.core.vantage import STARVED
 from spurproc.errors import SpurprocError, from_errno
 
 __all__ = [
@@ -39,7 +40,6 @@ __all__ = [
 
 _PROCESS_GROUP = 4  # PIDFD_SIGNAL_PROCESS_GROUP
 _CAP_SYS_PTRACE = 19  # capabilities(7)
-_STARVED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 class ProcessRow(NamedTuple):
@@ -63,7 +63,7 @@ def read_process(pid: int) -> ProcessRow | None:
         return None
     stat: Any = ffi.new("spur_procstat_t *")
     error = lib.spur_procstat_read(pid, stat)
-    if -error in _STARVED:
+    if -error in STARVED:
         raise from_errno(-error, "read", f"the state of process {pid}")
     if error < 0:
         return None
