@@ -6,7 +6,6 @@ Named test_without_<facility>, so that a row cannot be without its test: tests/m
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -67,19 +66,26 @@ def test_folder_of_a_process_without_a_descriptor_says_so() -> None:
         Pidfd.open(os.getpid())
 
 
-def test_without_pidfd_open_what_cannot_be_looked_at_has_not_ended() -> None:
+@pytest.mark.parametrize("mask", ["pidfd_open", "pidfd_open,pidfd_send_signal"])
+def test_without_pidfd_open_what_cannot_be_looked_at_has_not_ended(mask: str) -> None:
     """No descriptor left to read its state with: that is UNKNOWN, nothing is said of an end, and it is waited for."""
-    with without("pidfd_open"), Pidfd.open(os.getppid()) as held:
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
-        try:
-            liveness, end = held.liveness(), held.exit_info()
-            with pytest.raises(WaitTimeout, match="still runs"):
-                held.wait(timeout_s=0.1)
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with without(mask), Pidfd.open(os.getppid()) as held, descriptors_left(0):
+        liveness, end = held.liveness(), held.exit_info()
+        with pytest.raises(WaitTimeout, match="still runs"):
+            held.wait(timeout_s=0.1)
     assert (liveness, end.kind) == (Liveness.UNKNOWN, ExitKind.UNKNOWN)
     assert end.reason == "it cannot be told from here whether it still runs"
+
+
+@pytest.mark.needs_facility("pidfd_open")
+def test_without_a_descriptor_no_reap_is_made_up(payload: Start) -> None:
+    """Where only /proc would show whether a zombie is one still: its end is known, and no more is said."""
+    with without("pidfd_send_signal,pidfd_info"), Foster(payload, "exit", 9) as process, Pidfd.open(process.pid) as held:
+        process.end()
+        with descriptors_left(0):
+            told = held.exit_info()
+        assert (told.kind, told.reason) == (ExitKind.UNKNOWN, "it ended, and nothing is left to look with whether it was reaped")
+        assert held.exit_info().code == 9
 
 
 def test_without_pidfd_send_signal(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from spurproc.core.exit_info import ExitInfo, ExitSource, ResourceUsage
 from spurproc.core.facilities import Facilities, check_call, vanished
 from spurproc.core.observation import Liveness
 from spurproc.core.process.pidfd_number import pid_behind
-from spurproc.core.vantage import Vantage, raise_if_starved
+from spurproc.core.vantage import STARVED, Vantage, raise_if_starved
 from spurproc.errors import IdentityUnreadable, InvalidArgument, SignalRefused, Unsupported, WaitTimeout, from_errno
 
 __all__ = ["REAP_GRACE_S", "SUBJECT", "Pidfd", "checked_pid", "checked_signal"]
@@ -274,6 +274,8 @@ class Pidfd:
             error = lib.spur_pidfd_wait(self.fileno(), self._pid, keep, self._bits, waited)
         if error in (-EAGAIN, -ECHILD):
             return error
+        if -error in STARVED:  # to see with whether the number is its own still: nothing is known of an end yet
+            return -EAGAIN
         check_call(error, "wait for", f"process {self._pid}")
         usage = ResourceUsage(**{name: getattr(waited, name) for name in ResourceUsage.__slots__})
         return ExitInfo.from_wait_status(waited.status, source=ExitSource.WAITED, usage=usage)
@@ -297,8 +299,11 @@ class Pidfd:
     def _why_unknown(self) -> str:
         if self.liveness() is not Liveness.GONE:
             return "it cannot be told from here whether it still runs"
-        if lib.spur_pidfd_unreaped(self._fd, self._bits) == 0:
+        unreaped = lib.spur_pidfd_unreaped(self._fd, self._bits)
+        if unreaped == 0:
             return "it ended, its parent has not reaped it and this process may not read its status"
+        if -unreaped in STARVED:
+            return "it ended, and nothing is left to look with whether it was reaped"
         if not self._bits & lib.SPUR_FACILITY_PIDFD_EXIT_INFO:
             return "it was reaped by another and this kernel keeps no record of that"
         return "it was reaped by another and the kernel has no record of its end"
