@@ -199,8 +199,8 @@ def test_a_file_that_others_may_write_is_refused(folder: int, tmp_path: Path) ->
     assert refusal(folder) == "writable-by-others"
 
 
-def test_a_file_of_one_gigabyte_is_refused_unread(folder: int, tmp_path: Path) -> None:
-    """The size is judged before a byte is read."""
+def test_a_file_of_one_gigabyte_is_refused(folder: int, tmp_path: Path) -> None:
+    """One byte more than the most is read of it, and that is enough."""
     put(tmp_path, LINE)
     os.truncate(tmp_path / "exit", 1 << 30)
     assert refusal(folder) == "oversized"

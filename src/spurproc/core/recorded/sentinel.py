@@ -185,6 +185,5 @@ def _judge(facts: os.stat_result, owner: int) -> str | None:
         (facts.st_nlink != 1, "hard-link"),
         (facts.st_uid != owner, "foreign-owner"),
         (bool(facts.st_mode & 0o022), "writable-by-others"),
-        (facts.st_size > MAX_BYTES, "oversized"),
     )
     return next((reason for failed, reason in checks if failed), None)
