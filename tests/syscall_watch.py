@@ -22,6 +22,7 @@ NUMBERS = {
     "flock": {"x86_64": 73, "aarch64": 32},
     "fsync": {"x86_64": 74, "aarch64": 82},
     "ftruncate": {"x86_64": 77, "aarch64": 46},
+    "pidfd_open": {"x86_64": 434, "aarch64": 434},
     "pwrite64": {"x86_64": 18, "aarch64": 68},
     "renameat": {"x86_64": 264, "aarch64": 38},
     "waitid": {"x86_64": 247, "aarch64": 95},
@@ -42,14 +43,16 @@ def number(name: str) -> int:
 
 
 @contextmanager
-def held_at(name: str, act: Callable[[int], None], *, uid: int | None = None) -> Iterator[None]:
+def held_at(name: str, act: Callable[[int], None], *, uid: int | None = None, passed: int = 0) -> Iterator[None]:
     """At the first `name` that a child of this thread makes, `act(pid)` runs in a thread (as `uid`); then the call goes on.
+
+    `passed`: how many of them go on before that one.
 
     The pid is pinned meanwhile. What `act` raises is raised at the end.
     """
     listener: list[int] = []
     ready, failures = threading.Event(), list[BaseException]()
-    thread = threading.Thread(target=_serve, args=(listener, ready, act, uid, failures))
+    thread = threading.Thread(target=_serve, args=(listener, ready, act, uid, passed, failures))
     thread.start()  # before the filter, which it must not stand under
     listener.append(_install(number(name)))
     ready.set()
@@ -63,19 +66,24 @@ def held_at(name: str, act: Callable[[int], None], *, uid: int | None = None) ->
 
 
 def _serve(
-    listener: list[int], ready: threading.Event, act: Callable[[int], None], uid: int | None, failures: list[BaseException]
+    listener: list[int],
+    ready: threading.Event,
+    act: Callable[[int], None],
+    uid: int | None,
+    passed: int,
+    failures: list[BaseException],
 ) -> None:
     ready.wait()
     libc = ctypes.CDLL(None, use_errno=True)
     if uid is not None:  # by the raw call, which changes this thread alone
         libc.syscall(number("setresuid"), uid, uid, uid)
-    mine, acted = os.getpid(), False
-    while not acted:
+    mine, met = os.getpid(), 0
+    while met <= passed:
         notice = bytearray(_NOTICE.size)
         fcntl.ioctl(listener[0], _RECEIVE, notice)
         identifier, pid = _NOTICE.unpack(notice)[:2]
-        if pid != mine:
-            acted = True
+        met += pid != mine
+        if met > passed:
             try:
                 act(pid)
             except BaseException as error:  # noqa: BLE001 - handed to the test

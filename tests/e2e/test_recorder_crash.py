@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -278,13 +279,16 @@ def test_a_launcher_that_dies_before_it_holds_the_recorder_starts_nothing(tmp_pa
 
 @pytest.mark.parametrize("containment", CONTAINMENTS)
 def test_a_wait_begun_before_the_leader_is_named_ends_with_the_leader(tmp_path: Path, containment: str) -> None:
-    """Not with its last descendant, which may live for ever."""
+    """Not with its last descendant, which may live for ever. That it is named is a change of the folder, and wakes who waits."""
     argv = ["sh", "-c", "(setsid sleep 1000 > /dev/null 2>&1 &); exit 7"]
     with stopped_at("LOCKED", tmp_path, containment, argv) as crash, RecordedRun.open(tmp_path / "run") as run:
         crash.launcher.kill()
         steps = wait_steps(run._held, 10)
-        wait_for(replace(next(steps), timeout_s=0))
+        named = select.poll()
+        for fd, events in next(steps).entries:
+            named.register(fd, events)
         crash.go_on()
+        assert named.poll(10_000)
         for watch in steps:
             wait_for(watch)
         assert run.exit_info().code == 7

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from spurproc.core.exit_info import ExitKind
 from spurproc.core.process.pidfd import REAP_GRACE_S
-from tests.rungs import environment
+from spurproc.core.recorded.launch import launch_recorded
+from spurproc.core.spawn.plan import SpawnPlan
+from spurproc.core.tree.members import Containment
+from tests.rungs import environment, without
 
 pytestmark = pytest.mark.needs_root
 
@@ -77,3 +82,18 @@ def test_an_end_without_room_is_unknown(tmp_path: Path) -> None:
 def test_a_launch_on_a_full_disk_fails_and_leaves_nothing(tmp_path: Path) -> None:
     """ENOSPC before anything is started."""
     assert on_a_small_disk(tmp_path, "before") == {"errno": 28, "left": []}
+
+
+def test_a_record_that_is_cut_short_gets_no_name(tmp_path: Path) -> None:
+    """A limit that somebody puts on the recorder's files cuts its one write: what it wrote then is not how the job ended."""
+    os.mkfifo(tmp_path / "go")
+    plan = SpawnPlan(argv=["sh", "-c", f"read go < {tmp_path}/go; exit 7"])
+    with (
+        without("pidfd_exit_info"),
+        launch_recorded(plan, tmp_path / "run", containment=Containment.DESCENDANTS) as run,
+    ):
+        assert run.recorder is not None
+        resource.prlimit(run.recorder.pid, resource.RLIMIT_FSIZE, (20, 20))
+        (tmp_path / "go").write_text("go\n")
+        assert run.wait(10).kind is ExitKind.UNKNOWN
+        assert not (tmp_path / "run" / "exit").exists()

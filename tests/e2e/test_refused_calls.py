@@ -28,10 +28,11 @@ from spurproc.core.spawn.spawn import SpawnPlan, spawn
 from spurproc.core.tree.members import Containment, ProcessTree
 from spurproc.core.tree.termination import KillPlan, Proof
 from spurproc.errors import NotPermitted, RunUnproven, SpawnError, SystemCallError, Unsupported
-from tests import sandbox
+from tests import sandbox, seccomp
 from tests.e2e.test_run import is_dead
 from tests.rungs import environment, probe_again
 from tests.spawning import DETACHED, ROUTES, in_child, no_child_is_left, output_of
+from tests.syscall_watch import number as number_of
 
 TREES = [
     pytest.param("cgroup", id="cgroup", marks=pytest.mark.needs_cgroup_v2),
@@ -293,3 +294,20 @@ def test_a_refusal_of_the_kernels_own_says_no_more_than_that() -> None:
     with pytest.raises(NotPermitted) as caught:
         check_call(-errno.EPERM, "open", "process 7")
     assert str(caught.value) == "cannot open process 7: Operation not permitted"
+
+
+def test_a_recorder_that_may_not_wait_does_not_say_that_nobody_is_left(tmp_path: Path) -> None:
+    """It ends without a word, and a descendant lives on: UNKNOWN, for the note that nobody is left would be believed."""
+    held, hold = os.pipe()
+
+    def body() -> None:
+        seccomp.refuse(number_of("waitid"), errno.EPERM)
+        argv = ["sh", "-c", f"(setsid sh -c 'read _ <&{held}' &)"]
+        launch_recorded(SpawnPlan(argv=argv, pass_fds=[held]), tmp_path / "run", containment=Containment.DESCENDANTS).close()
+
+    in_child(body)
+    os.close(held)
+    with RecordedRun.open(tmp_path / "run") as recorded:
+        recorded.wait(10)
+        assert recorded.liveness() is Liveness.UNKNOWN
+    os.close(hold)

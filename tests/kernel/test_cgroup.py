@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 import os
+import select
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -161,6 +163,27 @@ def test_removed_is_gone_and_its_successor_is_another(cgroup_root: Path, payload
             assert old.signal(9).signalled == 0
             old.remove()
             assert new.liveness() is Liveness.ALIVE, "the namesake was taken for the removed one"
+
+
+def test_a_change_that_another_waiter_was_told_of_is_found(cgroup: Cgroup, cgroup_root: Path, payload: Start) -> None:
+    """Two threads wait with the same descriptor, and one reads what the kernel would have woken the other one for."""
+    leader = payload("hold", cgroup=cgroup_root)
+    leader.wait_ready()
+    events, looks = cgroup.events(), list[bool]()
+    poll = select.poll()
+    poll.register(events.fileno(), select.POLLPRI)
+
+    def looked_at() -> bool:
+        looks.append(events.is_empty())
+        if len(looks) == 1:
+            leader.release()
+            while poll.poll(10_000) and not events.is_empty():  # as the other one does
+                pass
+        return looks[-1]
+
+    begun = time.monotonic()
+    assert events.wait(looked_at, begun + 20)
+    assert time.monotonic() - begun < 10
 
 
 def test_whoever_waits_for_a_removed_one_to_be_empty_is_done(cgroup_root: Path) -> None:

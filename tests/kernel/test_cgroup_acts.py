@@ -10,13 +10,17 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from spurproc.core.cgroup import cgroup as cgroup_module
+from spurproc.core.cgroup import removal as removal_module
+from spurproc.core.cgroup import sweep as sweep_module
 from spurproc.core.cgroup.cgroup import Cgroup
+from spurproc.core.cgroup.events import CgroupEvents
 from spurproc.core.cgroup.signal_report import RefusalReason, Route
 from spurproc.core.cgroup.sweep import CgroupSweep, SeenTable
 from spurproc.core.facilities import Facilities
@@ -93,13 +97,18 @@ def test_cgroup_that_holds_the_caller_is_refused(cgroup_root: Path, mask: str) -
 @pytest.mark.needs_facility("pidfd_send_signal")
 @pytest.mark.needs_root
 @pytest.mark.own_pid_namespace
-def test_init_in_a_cgroup_is_named_and_spared(cgroup: Cgroup, cgroup_root: Path, payload: Start) -> None:
-    """The kernel itself drops what an init gets from its own pid namespace: who else lives there ends by the pidfds."""
+def test_init_in_a_cgroup_is_named_and_spared(
+    cgroup: Cgroup, cgroup_root: Path, payload: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel itself drops what an init gets from its own pid namespace, and who is not killed is not waited for."""
+    monkeypatch.setattr(sweep_module, "DYING_S", 30.0)
     leader = payload("hold", cgroup=cgroup_root)
     leader.wait_ready()
     move(1, cgroup_root)
     try:
+        begun = time.monotonic()
         report = cgroup.kill()
+        assert time.monotonic() - begun < 15
         assert [(refusal.pid, refusal.reason) for refusal in report.refused] == [(1, RefusalReason.INIT)]
         assert (report.signalled, leader.reap()) == (1, -9)
     finally:
@@ -260,6 +269,31 @@ def test_remove_right_after_a_kill(cgroup_root: Path, payload: Start) -> None:
         cgroup.kill()
         cgroup.remove()
     assert not (cgroup_root / "x").exists()
+
+
+def test_remove_tries_nothing_while_something_lives_there(
+    cgroup_root: Path, payload: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It sleeps until "populated 0", and does not ask the kernel again and again."""
+    wait, remove_named, populated = CgroupEvents.wait, removal_module._remove_named, list[bool]()
+
+    def wait_and_see_it_end(events: CgroupEvents, reached: Callable[[], bool], deadline: float | None) -> bool:
+        leader.release()
+        return wait(events, reached, deadline)
+
+    def try_it(folder_fd: int, name: str, inode: int) -> int:
+        populated.append("populated 1" in (cgroup_root / "x" / "cgroup.events").read_text())
+        leader.release()
+        return remove_named(folder_fd, name, inode)
+
+    with Cgroup.create(cgroup_root / "x") as cgroup:
+        leader = payload("hold", cgroup=cgroup_root / "x")
+        leader.wait_ready()
+        monkeypatch.setattr(CgroupEvents, "wait", wait_and_see_it_end)
+        monkeypatch.setattr(removal_module, "_remove_named", try_it)
+        cgroup.remove(timeout_s=20)
+    assert not any(populated)
+    assert populated
 
 
 def test_remove_gives_up_on_a_populated_one(cgroup: Cgroup, cgroup_root: Path, payload: Start) -> None:

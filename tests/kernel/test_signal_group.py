@@ -393,3 +393,15 @@ def test_reaped_leader_of_another_namespace_has_no_group_here(payload: Start) ->
     with Pidfd.take_fd(fd) as pidfd, GroupOf(identity, pidfd) as group:
         assert (pidfd.pid, group.signal_group(0)) == (0, True)
         assert (group.pinned(), group.find()) == (False, [])
+
+
+def test_a_number_that_is_not_the_leaders_any_more_costs_no_walk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks about many trees that are gone does not read /proc for each."""
+
+    def walk() -> dict[int, ProcessRow]:
+        raise AssertionError("it walked")
+
+    with Blocked() as child, Pidfd.open(child.pid) as pidfd, GroupOf(ProcessIdentity.of(child.pid), pidfd) as group:
+        child.reap()
+        monkeypatch.setattr(process_walk, "read_processes", walk)
+        assert group.find() == []

@@ -27,6 +27,8 @@ from tests.pace import at_this_pace
 from tests.payload import Payload
 from tests.rungs import without
 from tests.spawning import DETACH, DETACH_AND_STATUS, ROUTES, in_child, no_child_is_left, output_of, wait_end
+from tests.syscall_watch import held_at
+from tests.trees import move
 
 _PR_SET_CHILD_SUBREAPER = 36
 _SYS_SETSID = {"x86_64": 112, "aarch64": 157}[os.uname().machine]
@@ -265,6 +267,22 @@ def test_cgroup_on_its_way_to_be_frozen(
         member.release()
         member.wait_exit()
         assert (error.errno, error.stage) == (errno.EBUSY, "CGROUP")
+
+
+@pytest.mark.needs_cgroup_v2
+@pytest.mark.needs_facility("pidfd_info")
+def test_moved_out_of_its_cgroup_right_after_it_has_entered(cgroup_root: Path) -> None:
+    """By somebody else, before it runs: a job does not run where it was not meant to. It asks before it enters, and after."""
+
+    def body() -> None:
+        plan = SpawnPlan(argv=["true"], cgroup=cgroup)
+        moved = held_at("pidfd_open", lambda pid: move(pid, cgroup_root), passed=1)
+        with without("clone_into_cgroup"), moved, pytest.raises(SpawnError) as caught:
+            spawn(plan)
+        assert (caught.value.errno, caught.value.stage) == (errno.EXDEV, "CGROUP")
+
+    with Cgroup.create(cgroup_root / "job") as cgroup:
+        in_child(body)
 
 
 @pytest.mark.needs_cgroup_v2
