@@ -68,7 +68,7 @@ def test_root_that_may_not_count_memory_is_a_root(monkeypatch: pytest.MonkeyPatc
     cgroup_folder.enable("memory", cgroup_root)
     ours = inside(cgroup_root, "ours")
     for name in ("supervisors", "steps", "hooks"):
-        inside(ours, name)
+        os.chown(inside(ours, name), NOBODY, NOBODY)
     monkeypatch.setenv("SPURPROC_CGROUP_ROOT", str(ours))
 
     def ask() -> str | None:
