@@ -26,7 +26,7 @@ from spurproc.core.spawn.plan import SpawnPlan
 from spurproc.core.tree.members import Containment
 from spurproc.core.tree.termination import KillPlan
 from spurproc.errors import AlreadyGone, InvalidArgument, NotPermitted, RecordInvalid, SpawnError, SpurprocError, WaitTimeout
-from tests.pace import at_this_pace
+from tests.pace import ahead, at_this_pace
 
 CONTAINMENTS = [pytest.param("cgroup", marks=pytest.mark.needs_cgroup_v2), "descendants"]
 KILL = KillPlan(steps=((signal.SIGKILL, None),))
@@ -154,7 +154,7 @@ def test_no_folder_and_an_open_folder(tmp_path: Path) -> None:
 def test_a_missing_program_is_told_within_20_ms(containment: str) -> None:
     """The best of five, as the machine is shared, and in memory: on a disk the launch's fsyncs alone may cost more."""
     took_s = []
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder, ahead():
         for _ in range(5):
             begun = time.monotonic()
             with pytest.raises(SpawnError) as caught:
