@@ -17,7 +17,7 @@ from spurproc.core.spawn.starting import Progress, read_progress
 from spurproc.errors import SpawnError
 from tests import capabilities
 from tests.pace import readable
-from tests.spawning import DETACH, in_child, no_child_is_left, wait_end
+from tests.spawning import DETACH, ROUTES, in_child, no_child_is_left, wait_end
 
 
 @pytest.mark.needs_facility("pidfd_send_signal")
@@ -57,6 +57,22 @@ def test_interrupted_wait_leaves_nothing(tmp_path: Path) -> None:
     finally:
         signal.signal(signal.SIGALRM, before)
     no_child_is_left()
+
+
+@DETACH
+@pytest.mark.parametrize("fields", ROUTES, ids=["plain", "program"])
+def test_signals_of_the_caller_are_as_they_were(fields: dict[str, Any], *, detach: bool) -> None:
+    """All of them wait while the clone is under way; what was blocked before stays so, and nothing else does."""
+
+    def body() -> None:
+        blocked = {signal.SIGUSR1, signal.SIGHUP}
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        begun, spawned = begin(SpawnPlan(argv=["/bin/true"], detach=detach, **fields))
+        assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == blocked
+        begun.confirm(10)
+        wait_end(spawned)
+
+    in_child(body)
 
 
 def test_fifo_with_a_reader_is_fine(tmp_path: Path) -> None:
