@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import errno
+import os
+from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,6 +36,18 @@ def test_any_name_and_any_numbers(*, comm: bytes, state: int, numbers: tuple[int
     assert error == 0
     assert (stat.pid, stat.state, stat.parent_pid) == (pid, bytes([state]), ppid)
     assert (stat.threads, stat.start_ticks, stat.wait_status) == (threads, ticks, status)
+
+
+@pytest.mark.parametrize(("threads", "result"), [(0, -errno.EAGAIN), (1, 0)])
+def test_a_line_that_counts_no_threads_is_not_believed(tmp_path: Path, threads: int, result: int) -> None:
+    """However often it is read: that of a task which was let go of while it was written, reaped or living on under the number."""
+    fields = b" ".join(b"%d" % number for number in (*[1] * 16, threads, 0, 77, *[0] * 30))
+    (tmp_path / "stat").write_bytes(b"7 (x) S " + fields + b"\n")
+    folder = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        assert lib.spur_procstat_read_at(folder, ffi.new("spur_procstat_t *")) == result
+    finally:
+        os.close(folder)
 
 
 def test_a_number_that_goes_on_is_none() -> None:
