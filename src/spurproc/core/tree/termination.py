@@ -23,7 +23,17 @@ from spurproc.core.tree.process_walk import Descent, ProcessRow, proc_shows_all
 from spurproc.core.tree.signalling import signal_tree
 from spurproc.errors import InvalidArgument, SpurprocError
 
-__all__ = ["KILL_ALL", "KillPlan", "Proof", "Survivor", "TerminationReport", "terminate_tree"]
+__all__ = [
+    "KILL_ALL",
+    "KillPlan",
+    "Proof",
+    "Survivor",
+    "TerminationReport",
+    "prove",
+    "send_and_wake",
+    "survivors",
+    "terminate_tree",
+]
 
 _MAX_POLLED = 256
 _LOOK_S = 0.02
@@ -121,7 +131,7 @@ def terminate_tree(tree: ProcessTree, plan: KillPlan | None = None, *, timeout_s
     """
     deadline = deadline_after(timeout_s)
     reports: list[SignalReport] = []
-    proof = _prove(tree)
+    proof = prove(tree)
     for signal, grace_s in (plan or KillPlan.default()).steps:
         if proof is not Proof.NOT_EMPTY or has_passed(deadline):
             break
@@ -131,24 +141,25 @@ def terminate_tree(tree: ProcessTree, plan: KillPlan | None = None, *, timeout_s
         containment=tree.containment,
         proof=proof,
         steps=tuple(reports),
-        survivors=tuple(map(_survivor, members(tree))) if proof is Proof.NOT_EMPTY else (),
+        survivors=survivors(tree) if proof is Proof.NOT_EMPTY else (),
     )
 
 
 def _take_step(tree: ProcessTree, signal: int, deadline: float | None, *, bounded: bool) -> tuple[SignalReport, Proof]:
     """`bounded`: the step has a time of its own, in which those who refuse the signal may end by themselves."""
-    last = report = _send(tree, signal)
+    last = report = send_and_wake(tree, signal)
     while True:
-        proof = _prove(tree)
+        proof = prove(tree)
         refused_by_all = bool(last.refused) and not last.signalled
         if proof is not Proof.NOT_EMPTY or has_passed(deadline) or (not bounded and refused_by_all):
             return report, proof
         _await_change(tree, deadline)
-        if signal == _signal.SIGKILL and _prove(tree) is Proof.NOT_EMPTY:
-            last = _send(tree, signal)
+        if signal == _signal.SIGKILL and prove(tree) is Proof.NOT_EMPTY:
+            last = send_and_wake(tree, signal)
 
 
-def _send(tree: ProcessTree, signal: int) -> SignalReport:
+def send_and_wake(tree: ProcessTree, signal: int) -> SignalReport:
+    """One step of a kill plan: the signal, and whatever lets frozen and stopped members act on it. Raises as `signal_tree`."""
     report = signal_tree(tree, signal)
     if tree.cgroup is not None:
         with suppress(SpurprocError):
@@ -158,7 +169,7 @@ def _send(tree: ProcessTree, signal: int) -> SignalReport:
     return report
 
 
-def _prove(tree: ProcessTree) -> Proof:
+def prove(tree: ProcessTree) -> Proof:
     """What can be said about the tree now. Reads only; cheapest first."""
     cgroup = None if tree.cgroup is None else tree.cgroup.liveness()
     if cgroup is Liveness.ALIVE or tree.leader_liveness() is Liveness.ALIVE:
@@ -210,6 +221,11 @@ def _hold(tree: ProcessTree, held: ExitStack) -> set[int]:
         with suppress(SpurprocError):
             pidfds.add(held.enter_context(Pidfd.open(row.pid)).fileno())
     return pidfds
+
+
+def survivors(tree: ProcessTree) -> tuple[Survivor, ...]:
+    """The members that are seen to live now, with what they wait for in the kernel."""
+    return tuple(map(_survivor, members(tree)))
 
 
 def _survivor(row: ProcessRow) -> Survivor:
