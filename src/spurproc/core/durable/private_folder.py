@@ -178,6 +178,10 @@ class PrivateFolder:
         """The descriptor; borrowed. Raises InvalidArgument when closed."""
         return self._open(self._fd)
 
+    def filenos(self) -> tuple[int, int]:
+        """Its descriptor and that of the folder above: what a fork has to keep open to go on using it."""
+        return self.fileno(), self._above()
+
     def _above(self) -> int:
         return self._open(self._parent_fd)
 
