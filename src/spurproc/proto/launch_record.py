@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import msgspec
@@ -92,3 +93,9 @@ class LaunchRecord(Record, frozen=True, kw_only=True):
             value = getattr(self, name)
             if value is not None and not value >= 0:
                 raise InvalidArgument(f"{name}: {value!r} is not a number of seconds from 0 on")
+
+    @property
+    def job_may_forge(self) -> bool:
+        """Whether the job could have written the step's records itself: it runs as their owner, or as root."""
+        uid = None if self.program is None else self.program.uid
+        return (os.geteuid() if uid is None else uid) in (0, os.geteuid())
