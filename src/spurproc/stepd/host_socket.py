@@ -1,0 +1,152 @@
+"""The socket of a host: one request a packet, with the descriptors that belong to it."""
+
+from __future__ import annotations
+
+import os
+import select
+from _socket import (
+    AF_UNIX,
+    CMSG_SPACE,
+    MSG_CMSG_CLOEXEC,
+    MSG_DONTWAIT,
+    MSG_NOSIGNAL,
+    SCM_RIGHTS,
+    SOCK_CLOEXEC,
+    SOCK_NONBLOCK,
+    SOCK_SEQPACKET,
+    SOL_SOCKET,
+    socket,
+)
+from array import array
+from collections.abc import Callable
+from contextlib import suppress
+
+from spurproc.core.durable.private_folder import PrivateFolder, named_errors
+from spurproc.errors import RecordInvalid
+from spurproc.proto.codec import decode, encode
+from spurproc.proto.framing import MESSAGE_LIMIT_BYTES
+from spurproc.proto.host_folder import HOST_SOCKET_NAME
+from spurproc.proto.messages import HostRequest, Refused, Reply
+from spurproc.stepd.loop import Loop
+from spurproc.stepd.peer import accept, is_ours
+
+__all__ = ["HostSocket", "Peer"]
+
+_BACKLOG = 256
+_PEERS_MOST = 256
+_FDS_BYTES = 3 * array("i", [0]).itemsize
+"""For a launch; a packet with more is taken without any."""
+
+
+class Peer:
+    """One connection. Owns its socket."""
+
+    def __init__(self, end: socket) -> None:
+        end.setblocking(False)
+        self._socket = end
+
+    def fileno(self) -> int:
+        """The socket; borrowed."""
+        return self._socket.fileno()
+
+    def receive(self) -> tuple[bytes, list[int]] | None:
+        """One packet and its descriptors, which the caller owns; empty at the end, None when there is none yet."""
+        try:
+            content, control, _, _ = self._socket.recvmsg(MESSAGE_LIMIT_BYTES, CMSG_SPACE(_FDS_BYTES), MSG_CMSG_CLOEXEC)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return b"", []
+        fds = array("i")
+        for level, kind, rights in control:
+            if (level, kind) == (SOL_SOCKET, SCM_RIGHTS):
+                fds.frombytes(rights[: len(rights) - len(rights) % fds.itemsize])
+        return content, list(fds)
+
+    def tell(self, reply: Reply) -> None:
+        """What it does not take at once is lost: it asked, and is expected to read."""
+        with suppress(OSError):
+            self._socket.send(encode(reply), MSG_NOSIGNAL | MSG_DONTWAIT)
+
+    def close(self) -> None:
+        """Let go. May be called twice."""
+        self._socket.close()
+
+
+class HostSocket:
+    """The listener and its peers. `on_request` owns the descriptors that it is given; `on_left` hears of a peer that is gone."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        on_request: Callable[[Peer, HostRequest, list[int]], None],
+        on_left: Callable[[Peer], None],
+    ) -> None:
+        self._loop = loop
+        self._on_request = on_request
+        self._on_left = on_left
+        self._listener: socket | None = None
+        self._peers: dict[int, Peer] = {}
+
+    def listen(self, folder: PrivateFolder) -> None:
+        """From here on it is found. Whoever holds the folder's lock may replace what stands under the socket's name."""
+        listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)
+        temporary = f".{HOST_SOCKET_NAME}.{os.urandom(4).hex()}"
+        with named_errors("listen in", f"the folder {folder.path!r}"):
+            listener.bind(f"/proc/self/fd/{folder.fileno()}/{temporary}")
+            listener.listen(_BACKLOG)
+            os.rename(temporary, HOST_SOCKET_NAME, src_dir_fd=folder.fileno(), dst_dir_fd=folder.fileno())
+        self._listener = listener
+        self._loop.watch(listener.fileno(), select.EPOLLIN, self._accept)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nobody is connected."""
+        return not self._peers
+
+    def stop_listening(self) -> None:
+        """Whoever is connected stays so. May be called twice."""
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            self._loop.forget(listener.fileno())
+            listener.close()
+
+    def _accept(self, _: int) -> None:
+        if self._listener is None:
+            return
+        try:
+            fd = accept(self._listener)
+        except OSError:  # gone meanwhile; or no descriptor is left, and it waits in the backlog
+            return
+        end = socket(AF_UNIX, SOCK_SEQPACKET, 0, fd)
+        if not is_ours(end) or len(self._peers) >= _PEERS_MOST:
+            end.close()
+            return
+        peer = Peer(end)
+        self._peers[fd] = peer
+        self._loop.watch(fd, select.EPOLLIN, lambda _: self._ready(peer))
+
+    def _ready(self, peer: Peer) -> None:
+        received = peer.receive()
+        if received is None:
+            return
+        content, fds = received
+        try:
+            if not content:
+                raise RecordInvalid("a request", "the peer is gone")  # noqa: TRY301 - as any other that is none
+            request: HostRequest = decode(content, HostRequest, "a request")  # type: ignore[arg-type]  # a union
+        except RecordInvalid as error:
+            for fd in fds:
+                os.close(fd)
+            if content:
+                peer.tell(Refused(why=error.reason))
+            self._drop(peer)
+            return
+        self._on_request(peer, request, fds)
+
+    def _drop(self, peer: Peer) -> None:
+        fd = peer.fileno()
+        self._loop.forget(fd)
+        del self._peers[fd]
+        peer.close()
+        self._on_left(peer)

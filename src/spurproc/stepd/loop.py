@@ -1,0 +1,69 @@
+"""One thread that waits for descriptors and times, and for nothing else."""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Callable
+
+__all__ = ["Loop"]
+
+
+class Loop:
+    """An epoll and a few timers. Owns the epoll; what is watched is borrowed. epoll(7)"""
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._callbacks: dict[int, Callable[[int], None]] = {}
+        self._timers: dict[str, tuple[float, Callable[[], None]]] = {}
+        self._stopped = False
+
+    def watch(self, fd: int, events: int, callback: Callable[[int], None]) -> None:
+        """Call `callback` with the events that are seen on `fd`; again under the same number: change what is watched."""
+        if fd in self._callbacks:
+            self._epoll.modify(fd, events)
+        else:
+            self._epoll.register(fd, events)
+        self._callbacks[fd] = callback
+
+    def forget(self, fd: int) -> None:
+        """Watch it no more; before it is closed, for a copy elsewhere would keep it watched."""
+        if self._callbacks.pop(fd, None) is not None:
+            self._epoll.unregister(fd)
+
+    def at(self, name: str, after_s: float, callback: Callable[[], None]) -> None:
+        """Call `callback` once, `after_s` from now; a timer of the same name is replaced."""
+        self._timers[name] = (time.monotonic() + after_s, callback)
+
+    def cancel(self, name: str) -> None:
+        """Drop a timer; one that is not there is fine."""
+        self._timers.pop(name, None)
+
+    def stop(self) -> None:
+        """Return from `run` after this turn."""
+        self._stopped = True
+
+    def run(self) -> None:
+        """Wait and call back until stopped. Without a timer nothing wakes it but what is watched."""
+        while not self._stopped:
+            for fd, events in self._epoll.poll(self._wait_s()):
+                callback = self._callbacks.get(fd)
+                if callback is not None and not self._stopped:  # a callback before it may have closed this one
+                    callback(events)
+            self._run_due()
+
+    def _wait_s(self) -> float | None:
+        if not self._timers:
+            return None
+        return max(0.0, min(due for due, _ in self._timers.values()) - time.monotonic())
+
+    def _run_due(self) -> None:
+        now = time.monotonic()
+        for name, (due, callback) in list(self._timers.items()):
+            if due <= now and not self._stopped and self._timers.get(name) == (due, callback):
+                del self._timers[name]
+                callback()
+
+    def close(self) -> None:
+        """Close the epoll. May be called twice."""
+        self._epoll.close()

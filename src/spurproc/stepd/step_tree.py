@@ -1,0 +1,104 @@
+"""The processes of one step: its cgroup, its leader, and whatever descends from its supervisor."""
+
+from __future__ import annotations
+
+import os
+import signal as _signal
+from contextlib import suppress
+
+from spurproc.core.cgroup.cgroup import Cgroup
+from spurproc.core.cgroup.record import CgroupRecord
+from spurproc.core.cgroup.root import CgroupRoot
+from spurproc.core.cgroup.signal_report import SignalReport
+from spurproc.core.cgroup.step import keep_step, make_step
+from spurproc.core.process.identity import ProcessIdentity
+from spurproc.core.tree.leader import Leader
+from spurproc.core.tree.members import Containment, ProcessTree
+from spurproc.core.tree.signalling import signal_tree
+from spurproc.errors import SpurprocError, Unsupported, WaitTimeout
+from spurproc.proto.descriptor import Descriptor
+from spurproc.proto.launch_record import LaunchRecord
+
+__all__ = ["StepTree"]
+
+_FREEZE_WITHIN_S = 0.5
+
+
+class StepTree:
+    """Owns the cgroup. `leader` is set by who starts it, or by `inherit` to one that is not our child."""
+
+    def __init__(self) -> None:
+        self.cgroup: Cgroup | None = None
+        self.leader: Leader | None = None
+        self._subreaper: ProcessIdentity | None = ProcessIdentity.of(os.getpid())
+
+    def make_cgroup(self, launch: LaunchRecord, root: CgroupRoot | None) -> None:
+        """A fresh one under its limits, if the step is to have one. Raises Unsupported where that is required and cannot be."""
+        if launch.containment is Containment.DESCENDANTS or (root is None and launch.containment is None):
+            return
+        if root is None:
+            raise Unsupported("cannot contain the step in a cgroup: there is no cgroup2 folder here that this process may write")
+        self.cgroup = make_step(root, f"{launch.runtime_id}-{os.urandom(4).hex()}")
+        self.cgroup.set_limits(launch.cgroup_limits, required=launch.limits_required)
+
+    def keep_cgroup(self) -> None:
+        """It is on record: from now on it stays until it is removed."""
+        if self.cgroup is not None:
+            keep_step(self.cgroup)
+
+    def cgroup_record(self) -> CgroupRecord | None:
+        """What is written down of it."""
+        return None if self.cgroup is None else self.cgroup.record()
+
+    def inherit(self, before: Descriptor) -> None:
+        """What another supervisor has left: nothing of it descends from here. A cgroup that is gone had nobody left in it."""
+        self._subreaper = None
+        if before.leader is not None:
+            self.leader = Leader(identity=before.leader)
+        if before.cgroup is not None:
+            with suppress(SpurprocError):
+                self.cgroup = _same_cgroup(before.cgroup)
+
+    def whole(self) -> ProcessTree | None:
+        """All that is reached; None for nothing at all, a step that never had a leader and whose cgroup is gone."""
+        if self.cgroup is None and self.leader is None and self._subreaper is None:
+            return None
+        return ProcessTree(leader=self.leader, cgroup=self.cgroup, subreaper=self._subreaper)
+
+    def signal(self, number: int) -> SignalReport | None:
+        """One signal to all of it; None where there is nobody. Raises as `signal_tree`."""
+        tree = self.whole()
+        return None if tree is None else signal_tree(tree, number)
+
+    def freeze(self) -> None:
+        """Stop all of it from running. Who sleeps uninterruptibly freezes when it wakes up."""
+        if self.cgroup is None:
+            self.signal(_signal.SIGSTOP)
+            return
+        with suppress(WaitTimeout):
+            self.cgroup.freeze(_FREEZE_WITHIN_S)
+
+    def thaw(self) -> None:
+        """Undo `freeze`."""
+        if self.cgroup is None:
+            self.signal(_signal.SIGCONT)
+        else:
+            self.cgroup.thaw()
+
+    def oom_kills(self) -> int | None:
+        """As `Cgroup.oom_kills`; None without one."""
+        return None if self.cgroup is None else self.cgroup.oom_kills()
+
+    def remove_cgroup(self) -> None:
+        """Best effort: one that stays is found by its record."""
+        if self.cgroup is not None:
+            with suppress(SpurprocError):
+                self.cgroup.remove(0.0)
+
+
+def _same_cgroup(record: CgroupRecord) -> Cgroup | None:
+    cgroup = Cgroup.open(record.path)
+    if cgroup.inode == record.inode:
+        return cgroup
+    cgroup.close()
+    return None

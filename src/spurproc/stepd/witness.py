@@ -1,0 +1,231 @@
+"""The host's watch over one step: its supervisor while that lives, and the end of its leader when it does not any more."""
+
+from __future__ import annotations
+
+import select
+from _socket import AF_UNIX, CMSG_SPACE, MSG_CMSG_CLOEXEC, SCM_RIGHTS, SOCK_STREAM, SOL_SOCKET, socket
+from array import array
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+from spurproc.core.cgroup.cgroup import Cgroup
+from spurproc.core.durable.lock import FolderLock
+from spurproc.core.exit_info import ExitInfo, ExitKind
+from spurproc.core.observation import Liveness
+from spurproc.core.process.identity import ProcessIdentity
+from spurproc.core.process.pidfd import Pidfd
+from spurproc.core.spawn.starting import read_progress
+from spurproc.core.vantage import read_boot_id
+from spurproc.errors import AlreadyGone, SpurprocError, WaitTimeout
+from spurproc.proto.launch_record import LaunchRecord
+from spurproc.proto.owed import is_over
+from spurproc.proto.step_folder import StepFolder
+from spurproc.stepd.forking import Forked
+from spurproc.stepd.leader import end_of_leader
+from spurproc.stepd.loop import Loop
+from spurproc.stepd.records import StepRecords
+from spurproc.stepd.takeover import NotYours, conclusion
+
+__all__ = ["Witness"]
+
+_NAME_BYTES = 512
+_TWO_FDS = 2 * array("i", [0]).itemsize
+_RETRY_FIRST_S, _RETRY_LAST_S = 0.01, 5.0
+
+
+class Witness:
+    """Owns the step's folder, the hold on its supervisor, and what that has handed over.
+
+    `on_recorded(witness, over)` is called once the end is durable: `over` says whether anything is still owed. `on_lost`: there
+    is nothing to watch over any more. `on_reaped`: there may be orphans that had to wait for it.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        step: StepFolder,
+        on_recorded: Callable[[Witness, bool], None],
+        on_lost: Callable[[Witness], None],
+        on_reaped: Callable[[], None],
+    ) -> None:
+        """Takes `step`."""
+        self.step = step
+        self._loop = loop
+        self._on_recorded = on_recorded
+        self._on_lost = on_lost
+        self._on_reaped = on_reaped
+        self._supervisor: Forked | None = None
+        self._leader: Pidfd | None = None
+        self._leader_channel: socket | None = None
+        self._retry_s = _RETRY_FIRST_S
+        self.forked_here = False
+
+    @property
+    def supervised(self) -> bool:
+        """Whether a supervisor that was forked here lives."""
+        return self._supervisor is not None
+
+    def may_wait_for(self, pid: int) -> bool:
+        """Whether that child is not the host's to reap: the supervisor, the leader, or one that may turn out to be the leader.
+
+        A supervisor that has died, and is not reaped here yet, may have handed one over.
+        """
+        if self._supervisor is not None:
+            return self._supervisor.pidfd.liveness() is Liveness.GONE
+        return self._leader is not None and self.forked_here and self._leader.pid == pid
+
+    def watch_supervisor(self, forked: Forked) -> None:
+        """From now on its death is noticed. Takes what `forked` holds."""
+        self._supervisor = forked
+        self.forked_here = True
+        self._loop.watch(forked.channel.fileno(), select.EPOLLIN, self._receive)
+        self._loop.watch(forked.pidfd.fileno(), select.EPOLLIN, lambda _: self._supervisor_ended())
+
+    def hold_leader(self, leader: Pidfd) -> None:
+        """Of a step whose supervisor and host are gone: not our child, but held before its end. Takes `leader`."""
+        self._leader = leader
+
+    def _receive(self, _: int) -> None:
+        while self._receive_one():
+            pass
+
+    def _receive_one(self) -> bool:
+        """What the supervisor has to say: one leader. False: that was all, for now or for good."""
+        if self._supervisor is None:
+            return False
+        try:
+            name, control, _, _ = self._supervisor.channel.recvmsg(_NAME_BYTES, CMSG_SPACE(_TWO_FDS), MSG_CMSG_CLOEXEC)
+        except BlockingIOError:
+            return False
+        except OSError:
+            name, control = b"", []
+        if not name:
+            self._loop.forget(self._supervisor.channel.fileno())
+            return False
+        for level, kind, rights in control:
+            if (level, kind) == (SOL_SOCKET, SCM_RIGHTS):
+                pidfd, channel = array("i", rights[:_TWO_FDS])
+                self._leader = Pidfd.take_fd(pidfd, ProcessIdentity.from_text(name.decode("ascii")).pid)
+                self._leader_channel = socket(AF_UNIX, SOCK_STREAM, 0, channel)
+        return True
+
+    def _supervisor_ended(self) -> None:
+        """Its channel is read to the end before any orphan is reaped: the next one may be its leader."""
+        self._receive(0)
+        if self._supervisor is None:
+            return
+        for fd in (self._supervisor.channel.fileno(), self._supervisor.pidfd.fileno()):
+            self._loop.forget(fd)
+        with suppress(WaitTimeout):
+            self._supervisor.pidfd.wait(0, reap_grace_s=0)
+        self._supervisor.channel.close()
+        self._supervisor.pidfd.close()
+        self._supervisor = None
+        self._on_reaped()
+        self.await_leader()
+
+    def await_leader(self) -> None:
+        """Conclude once the leader has ended; at once where there is none."""
+        if self._leader is not None and self._leader.liveness() is not Liveness.GONE:
+            # One that was reaped by another can be asked only after that: POLLHUP, not POLLIN.
+            events = select.EPOLLIN if self.forked_here else select.EPOLLHUP
+            self._loop.watch(self._leader.fileno(), events, lambda _: self._leader_ended())
+        else:
+            self.conclude()
+
+    def _leader_ended(self) -> None:
+        if self._leader is not None:
+            self._loop.forget(self._leader.fileno())
+        self.conclude()
+
+    def conclude(self) -> None:
+        """Record the end under the lock, unless it is recorded; reap only then. Tried again until it works."""
+        try:
+            lock = FolderLock.take(self.step.folder)
+            if lock is None:
+                self._again()
+                return
+            with lock:
+                over = self._conclude_locked()
+        except AlreadyGone:
+            self._on_lost(self)
+            return
+        except SpurprocError:
+            self._again()
+            return
+        if over is None:
+            self._again()
+            return
+        if self._leader is not None and self.forked_here:
+            with suppress(SpurprocError):
+                self._leader.wait(0, reap_grace_s=0)
+            self._on_reaped()
+        self._on_recorded(self, over)
+
+    def _again(self) -> None:
+        self._loop.at(f"conclude {self.step.runtime_id}", self._retry_s, self.conclude)
+        self._retry_s = min(2 * self._retry_s, _RETRY_LAST_S)
+
+    def _conclude_locked(self) -> bool | None:
+        """Whether nothing is owed now; None where it is not ours to say yet."""
+        if not self.step.folder.is_named():
+            raise AlreadyGone(2, f"the folder {self.step.folder.path!r} was removed")
+        self.step.folder.sync_above()
+        launch = self.step.launch()
+        records = StepRecords(self.step)
+        try:
+            if records.history.end is None:
+                end = self._end(launch, records)
+                if end is None:
+                    return None
+                records.exit_observed(end)
+            return is_over(launch, records.history)
+        finally:
+            records.close()
+
+    def _end(self, launch: LaunchRecord, records: StepRecords) -> ExitInfo | None:
+        if self.forked_here:
+            if self._leader is None or self._leader_channel is None:
+                reason = "its supervisor ended before it had a leader at its gate"
+                return ExitInfo.not_started("GATE", 0, reason=reason)
+            end = end_of_leader(self._leader, read_progress(self._leader_channel))
+        else:
+            found = conclusion(launch, self.step.descriptor(), records.history, read_boot_id(), self._leader)
+            if isinstance(found, NotYours):
+                return None
+            end = found
+        return self._trimmed(launch, end)
+
+    def _trimmed(self, launch: LaunchRecord, end: ExitInfo | None) -> ExitInfo | None:
+        """With what the end itself does not say."""
+        if end is None or end.kind not in (ExitKind.EXITED, ExitKind.SIGNALED):
+            return end
+        return replace(end, oom_kills=self._oom_kills(), trusted=not launch.job_may_forge)
+
+    def _oom_kills(self) -> int | None:
+        descriptor = self.step.descriptor()
+        if descriptor is None or descriptor.cgroup is None:
+            return None
+        try:
+            with Cgroup.open(descriptor.cgroup.path) as cgroup:
+                return cgroup.oom_kills() if cgroup.inode == descriptor.cgroup.inode else None
+        except SpurprocError:
+            return None
+
+    def close(self) -> None:
+        """Let go of everything. May be called twice."""
+        self._loop.cancel(f"conclude {self.step.runtime_id}")
+        if self._supervisor is not None:
+            for fd in (self._supervisor.channel.fileno(), self._supervisor.pidfd.fileno()):
+                self._loop.forget(fd)
+            self._supervisor.channel.close()
+            self._supervisor.pidfd.close()
+            self._supervisor = None
+        if self._leader is not None:
+            self._loop.forget(self._leader.fileno())
+            self._leader.close()
+            self._leader = None
+        if self._leader_channel is not None:
+            self._leader_channel.close()
+        self.step.close()
