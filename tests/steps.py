@@ -1,0 +1,107 @@
+"""Supervised steps for tests: launched into a state folder of the test's own, and gone with their host when it is over."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import struct
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from spurproc import KillPlan, Pidfd, ProcessIdentity, SpawnPlan, SpurprocError
+from spurproc.client.connection import Gone
+from spurproc.client.launch import launch
+from spurproc.client.spec import StepSpec
+from spurproc.client.step import Step
+from spurproc.core.durable.journal import read_journal
+from spurproc.proto.codec import encode
+from spurproc.proto.descriptor import Descriptor
+from spurproc.proto.host_folder import host_address, open_host_folder
+from spurproc.proto.messages import Retire
+from spurproc.proto.runtime_id import RuntimeId
+from spurproc.proto.step_folder import StateFolder
+
+KILL_AT_ONCE = KillPlan(steps=((9, None),))
+WAIT_S = 60.0
+_CREDENTIALS = struct.Struct("=iII")
+
+
+class Steps:
+    """A state folder, and whatever was launched into it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._jobs = itertools.count(1)
+        self._open: list[Step] = []
+
+    def launch(self, argv: Sequence[str] | None, *, runtime_id: RuntimeId | None = None, start: bool = True, **more: Any) -> Step:
+        """Launch `argv`; keyword arguments that a SpawnPlan has are its, all others the StepSpec's."""
+        of_plan = {name: more.pop(name) for name in list(more) if name in SpawnPlan.__dataclass_fields__}
+        plan = None if argv is None else SpawnPlan(argv=argv, **of_plan)
+        identity = runtime_id or RuntimeId(next(self._jobs), 1, 0)
+        return self.keep(launch(StepSpec(runtime_id=identity, plan=plan, **more), self.path, start=start))
+
+    def keep(self, step: Step) -> Step:
+        """Close it when the test is over."""
+        self._open.append(step)
+        return step
+
+    def reopen(self, step: Step) -> Step:
+        """As another program would see it."""
+        return self.keep(Step.open(self.path, step.runtime_id))
+
+    def descriptor(self, step: Step) -> Descriptor:
+        """Who runs it."""
+        with StateFolder.open(self.path) as state, state.open_step(step.runtime_id) as folder:
+            found = folder.descriptor()
+        assert found is not None
+        return found
+
+    def events(self, step: Step) -> list[str]:
+        """The names of what its journal holds, in order."""
+        with StateFolder.open(self.path) as state, state.open_step(step.runtime_id) as folder:
+            return [line.split(b'"')[3].decode() for line in read_journal(folder.folder)]
+
+    def kill(self, *victims: ProcessIdentity) -> None:
+        """SIGKILL, and back once each of them is gone. By pidfds that were opened by identity."""
+        for victim in victims:
+            with victim.open() as pidfd:
+                pidfd.send_signal(9)
+                with suppress(SpurprocError):
+                    pidfd.wait(WAIT_S, reap_grace_s=0)
+
+    def host(self) -> Pidfd | None:
+        """The host that can be reached, held; None where there is none. It is told to retire once it has no step."""
+        with StateFolder.open(self.path) as state, open_host_folder(state) as folder:
+            end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with end:
+                try:
+                    end.connect(host_address(folder))
+                except (ConnectionRefusedError, FileNotFoundError):
+                    return None
+                pid, _, _ = _CREDENTIALS.unpack(end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+                host = Pidfd.open(pid)
+                end.send(encode(Retire()))
+        return host
+
+    def end_all(self) -> None:
+        """Every step is killed, acknowledged and left by its supervisor; the host has ended."""
+        if not self.path.exists():
+            return
+        for step in self._open:
+            step.close()
+        with StateFolder.open(self.path) as state:
+            ids, _ = state.names()
+        for runtime_id in ids:
+            with suppress(SpurprocError), Step.open(self.path, runtime_id) as step:
+                with suppress(SpurprocError, Gone):
+                    step.terminate(KILL_AT_ONCE)
+                step.wait(WAIT_S, completed=True)
+                with suppress(SpurprocError, Gone):
+                    step.acknowledge()
+        host = self.host()
+        if host is not None:
+            with host, suppress(SpurprocError):
+                host.wait(WAIT_S, reap_grace_s=0)
