@@ -56,7 +56,7 @@ class EffectRunner:
         self.tree = StepTree()
         self.leader = LeaderStart(loop, post)
         self.hooks = HookRun(loop, launch, self.records, around.root, post)
-        self.walk = PlanWalk(loop, self.tree.whole, self._emptied, self._stuck)
+        self.walk = PlanWalk(loop, self.tree.whole, self._emptied, self._stuck, self._end_is_recorded)
         self.failure: SpurprocError | None = None
         self.why = ""
         self.plan: KillPlan = launch.kill_plan
@@ -163,6 +163,9 @@ class EffectRunner:
     def _walk_plan(self) -> None:
         self.held_by = ()
         self.walk.begin(self.plan)
+
+    def _end_is_recorded(self) -> bool:
+        return self.records.history.end is not None
 
     def _emptied(self, proof: Proof) -> None:
         self._proof = proof

@@ -31,7 +31,10 @@ def childless() -> bool:
 
 
 class PlanWalk:
-    """One walk at a time. `on_empty` gets the proof, once; `on_stuck` the survivors' description when the plan is over."""
+    """One walk at a time. `on_empty` gets the proof, once; `on_stuck` the survivors' description when the plan is over.
+
+    `may_end`: whether the leader's end is recorded. A zombie counts as gone, and nothing is over while it still has to be asked.
+    """
 
     def __init__(
         self,
@@ -39,11 +42,13 @@ class PlanWalk:
         tree: Callable[[], ProcessTree | None],
         on_empty: Callable[[Proof], None],
         on_stuck: Callable[[tuple[str, ...]], None],
+        may_end: Callable[[], bool],
     ) -> None:
         self._loop = loop
         self._tree = tree
         self._on_empty = on_empty
         self._on_stuck = on_stuck
+        self._may_end = may_end
         self._steps: list[tuple[int, float | None]] = []
         self._killing = False
         self._watched = -1
@@ -60,7 +65,7 @@ class PlanWalk:
 
     def look(self) -> bool:
         """Whether the tree is proven empty by now; if so, and a walk is under way, it is over."""
-        if not self._walking:
+        if not self._walking or not self._may_end():
             return False
         proof = self._proof()
         if proof is Proof.NOT_EMPTY or (proof is Proof.NONE_FOUND and self._tree() is not None):
