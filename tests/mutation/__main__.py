@@ -54,7 +54,7 @@ def _try_all(mutants: Sequence[Mutant], chosen: argparse.Namespace) -> int:
         for number, each in enumerate(mutants, 1):
             if time.monotonic() - begun < chosen.budget_s:
                 print(f"{number}/{len(mutants)} ", end="", flush=True)
-                tried.append((each, _try(scratch, each, chosen.limit_s)))
+                tried.append((each, _try(scratch, each, chosen.limit_s, may_hang=each.hangs or chosen.generated is not None)))
     wrong = [each.name for each, verdict in tried if verdict != each.expected]
     counts = {kind: sum(verdict == kind for _, verdict in tried) for kind in ("killed", "SURVIVED", "BROKEN")}
     equivalent = sum(bool(each.equivalent) for each, _ in tried)
@@ -77,7 +77,8 @@ def _good_without(scratch: Scratch, mutants: Sequence[Mutant]) -> bool:
     return not (found.noticed or found.broken)
 
 
-def _try(scratch: Scratch, mutant: Mutant, limit_s: float) -> str:
+def _try(scratch: Scratch, mutant: Mutant, limit_s: float, *, may_hang: bool) -> str:
+    """The verdict. To stand still is one only where that `may_hang`: else it may be for want of a processor."""
     begun = time.monotonic()
     try:
         with scratch.mutated(mutant):
@@ -86,9 +87,10 @@ def _try(scratch: Scratch, mutant: Mutant, limit_s: float) -> str:
         print(error)
         verdict, by = "BROKEN", " (it does not build)"
     else:
-        verdict = "BROKEN" if found.broken else "killed" if found.noticed else "SURVIVED"
+        broken = found.broken or (found.hung and not may_hang)
+        verdict = "BROKEN" if broken else "killed" if found.noticed else "SURVIVED"
         by = f" by {found.noticed}" if found.noticed else f" ({mutant.equivalent})" if mutant.equivalent else ""
-        if found.broken:
+        if broken:
             print(found.output)
     print(f"{mutant.name} | {verdict}{by} | {time.monotonic() - begun:.1f} s", flush=True)
     return verdict

@@ -7,7 +7,8 @@
     tests = ["unit/test_numbers.py::test_guard_refuses"]
 
 `find` stands in the file exactly once; `tests`, below tests/, are those that ought to notice, the quickest first. `equivalent` is
-the reason why nobody can notice. `hangs` says that the test is noticed to stand still for ever: it is given less time.
+the reason why nobody can notice. `hangs` says that the test stands still for ever, which is how the fault is noticed: it is given
+less time.
 """
 
 from __future__ import annotations

@@ -33,10 +33,14 @@ _BEGUN = re.compile(r"^(tests/\S+::\S+)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """What came of it. `noticed`: who noticed, and how; empty where all tests passed. `broken`: nothing can be said."""
+    """What came of it. `noticed`: who noticed, and how; empty where all tests passed. `broken`: nothing can be said.
+
+    `hung`: it stood still in a test until the limit, for ever or because the machine is slow.
+    """
 
     noticed: str
     broken: bool
+    hung: bool
     seconds: float
     output: str
 
@@ -47,17 +51,18 @@ def run(scratch: Scratch, tests: Sequence[str], limit_s: float) -> Trial:
     output = scratch.root / "output"
     begun = time.monotonic()
     try:
-        status = _run(scratch, tests, output, token, limit_s)
+        status, quiet_s = _run(scratch, tests, output, token, limit_s)
     finally:
         _remove_cgroups(token)
     seconds, text = time.monotonic() - begun, output.read_text(encoding="utf-8", errors="replace")
-    # Ended at the limit in the middle of one quick test after the other: slow, and no hang.
-    slow = status is None and time.time() - output.stat().st_mtime < limit_s / 2
-    return Trial(noticed=_noticed(status, text, limit_s), broken=slow or _broken(status, text), seconds=seconds, output=text)
+    # Ended at the limit before the first test, or in the middle of one quick test after the other: slow, and no hang.
+    slow = status is None and (not _BEGUN.search(text) or quiet_s < limit_s / 2)
+    broken = slow or _broken(status, text)
+    return Trial(noticed=_noticed(status, text, limit_s), broken=broken, hung=status is None, seconds=seconds, output=text)
 
 
-def _run(scratch: Scratch, tests: Sequence[str], output: Path, token: str, limit_s: float) -> int | None:
-    """The exit status; None: it was killed at the limit."""
+def _run(scratch: Scratch, tests: Sequence[str], output: Path, token: str, limit_s: float) -> tuple[int | None, float]:
+    """The exit status; None: it was killed at the limit, and had said nothing for so many seconds. Who is killed may say more."""
     command = [*_ALONE, *_OWN_PROC, str(scratch.python), *_PYTEST, "--basetemp", str(scratch.root / "tmp"), *tests]
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SPURPROC_")}
     environment = kept | _PLUGINS | {"SPURPROC_TEST_TOKEN": token}
@@ -66,9 +71,9 @@ def _run(scratch: Scratch, tests: Sequence[str], output: Path, token: str, limit
             command, cwd=scratch.root, env=environment, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT
         )
         try:
-            return process.wait(limit_s)
+            return process.wait(limit_s), 0.0
         except subprocess.TimeoutExpired:
-            return None
+            return None, time.time() - output.stat().st_mtime
         finally:
             process.kill()
             process.wait()
