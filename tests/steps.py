@@ -16,8 +16,8 @@ from spurproc.client.launch import launch
 from spurproc.client.spec import StepSpec
 from spurproc.client.step import Step
 from spurproc.core.durable.journal import read_journal
-from spurproc.proto.codec import encode
-from spurproc.proto.descriptor import Descriptor
+from spurproc.proto.codec import decode, encode
+from spurproc.proto.descriptor import DESCRIPTOR_LIMIT_BYTES, DESCRIPTOR_NAME, Descriptor
 from spurproc.proto.host_folder import host_address, open_host_folder
 from spurproc.proto.messages import Retire
 from spurproc.proto.runtime_id import RuntimeId
@@ -54,10 +54,12 @@ class Steps:
 
     def descriptor(self, step: Step) -> Descriptor:
         """Who runs it."""
-        with StateFolder.open(self.path) as state, state.open_step(step.runtime_id) as folder:
-            found = folder.descriptor()
-        assert found is not None
-        return found
+        return self.descriptor_of(step.runtime_id.job_id, step.runtime_id.run_attempt, step.runtime_id.step_id)
+
+    def descriptor_of(self, job: int, attempt: int, step: int) -> Descriptor:
+        """Who runs a step that another program has launched; also as a later release has written it."""
+        with StateFolder.open(self.path) as state, state.open_step(RuntimeId(job, attempt, step)) as folder:
+            return decode(folder.folder.read_file(DESCRIPTOR_NAME, DESCRIPTOR_LIMIT_BYTES), Descriptor, DESCRIPTOR_NAME)
 
     def events(self, step: Step) -> list[str]:
         """The names of what its journal holds, in order."""

@@ -20,13 +20,15 @@ from spurproc.core.process.identity import ProcessIdentity
 from spurproc.core.signal_source import SignalSource
 from spurproc.errors import AlreadyGone, SpurprocError
 from spurproc.proto.codec import encode
+from spurproc.proto.host_folder import HOST_PREFIX
 from spurproc.proto.messages import HostRequest, Launch, Refused, Reply, Retire, StatusReply, TakeOver
 from spurproc.proto.owed import is_over
 from spurproc.proto.runtime_id import RuntimeId
 from spurproc.proto.step_folder import StateFolder, StepFolder
 from spurproc.proto.step_state import StepState
+from spurproc.stepd.elsewhere import Elsewhere
 from spurproc.stepd.forking import ForkRequest, fork_supervisor
-from spurproc.stepd.host_socket import HostSocket, Peer
+from spurproc.stepd.host_socket import HostSocket, Peer, tell_host
 from spurproc.stepd.loop import Loop
 from spurproc.stepd.records import StepRecords
 from spurproc.stepd.witness import Witness
@@ -50,6 +52,7 @@ class Host:
         self._root: CgroupRoot | None = find_cgroup_root()
         self._socket = HostSocket(self._loop, self._take_request, self._peer_left)
         self._witnesses: dict[RuntimeId, Witness] = {}
+        self._elsewhere: dict[RuntimeId, Elsewhere] = {}
         self._waiting: dict[RuntimeId, list[Peer]] = {}
         self._retired = False
 
@@ -61,6 +64,7 @@ class Host:
         """Serve."""
         self._loop.watch(self._signals.fileno(), select.EPOLLIN, self._signalled)
         fcntl.fcntl(self._folder.fileno(), fcntl.F_NOTIFY, fcntl.DN_DELETE | fcntl.DN_MULTISHOT)
+        self._retire_others()
         self._adopt_all()
         self._look_idle()
         self._loop.run()
@@ -112,7 +116,33 @@ class Host:
             self._tell_waiting(runtime_id, Refused(why=str(error)))
             return
         witness = self._witnesses.get(runtime_id)
-        if not watched or witness is None or witness.supervised:
+        if (watched and (witness is None or witness.supervised)) or (not watched and not self._watch_elsewhere(runtime_id)):
+            self._tell_waiting(runtime_id)
+
+    def _watch_elsewhere(self, runtime_id: RuntimeId) -> bool:
+        """Whether another host has to say something about the step before there can be something new."""
+        if runtime_id in self._elsewhere:
+            return True
+        step = self._state.open_step(runtime_id)
+        descriptor, history = step.descriptor(), step.history()
+        if descriptor is None or descriptor.host == self._identity or history.end is not None:
+            step.close()
+            return False
+        try:
+            host = descriptor.host.open()
+        except SpurprocError:
+            step.close()
+            return False
+        self._elsewhere[runtime_id] = Elsewhere(self._loop, step, host, self._host_gone)
+        return True
+
+    def _host_gone(self, elsewhere: Elsewhere) -> None:
+        runtime_id = elsewhere.step.runtime_id
+        del self._elsewhere[runtime_id]
+        elsewhere.close()
+        with suppress(SpurprocError):
+            self._adopt(runtime_id)
+        if runtime_id not in self._witnesses:
             self._tell_waiting(runtime_id)
 
     def _tell_waiting(self, runtime_id: RuntimeId, reply: Reply | None = None) -> None:
@@ -123,6 +153,9 @@ class Host:
         for waiting in self._waiting.values():
             if peer in waiting:
                 waiting.remove(peer)
+        self._waiting = {runtime_id: peers for runtime_id, peers in self._waiting.items() if peers}
+        for runtime_id in self._elsewhere.keys() - self._waiting.keys():
+            self._elsewhere.pop(runtime_id).close()
         self._look_idle()
 
     def _retire(self) -> None:
@@ -161,6 +194,13 @@ class Host:
         witness.close()
         self._tell_waiting(witness.step.runtime_id)
         self._look_idle()
+
+    def _retire_others(self) -> None:
+        """Hosts of other releases launch nothing more, and end with their last step."""
+        for name in self._state.folder.names():
+            if name.startswith(HOST_PREFIX) and name != os.path.basename(self._folder.path):
+                with suppress(SpurprocError), self._state.folder.open_folder(name) as folder:
+                    tell_host(folder, Retire())
 
     def _adopt_all(self) -> None:
         """Steps whose supervisor and host are gone: hold their leaders while they live, conclude when they do not."""
@@ -218,7 +258,11 @@ class Host:
         numbers = self._signals.read()
         if _signal.SIGCHLD in numbers:
             self._reap_orphans()
-        removed = _signal.SIGIO in numbers and os.fstat(self._folder.fileno()).st_nlink == 0
+        removed = False
+        if _signal.SIGIO in numbers:
+            removed = os.fstat(self._folder.fileno()).st_nlink == 0
+            for runtime_id in list(self._elsewhere):
+                self._tell_waiting(runtime_id)
         if removed or _signal.SIGTERM in numbers:
             self._retire()
             self._look_idle()

@@ -25,12 +25,12 @@ from spurproc.core.durable.private_folder import PrivateFolder, named_errors
 from spurproc.errors import RecordInvalid
 from spurproc.proto.codec import decode, encode
 from spurproc.proto.framing import MESSAGE_LIMIT_BYTES
-from spurproc.proto.host_folder import HOST_SOCKET_NAME
+from spurproc.proto.host_folder import HOST_SOCKET_NAME, host_address
 from spurproc.proto.messages import HostRequest, Refused, Reply
 from spurproc.stepd.loop import Loop
 from spurproc.stepd.peer import accept, is_ours
 
-__all__ = ["HostSocket", "Peer"]
+__all__ = ["HostSocket", "Peer", "tell_host"]
 
 _BACKLOG = 256
 _PEERS_MOST = 256
@@ -150,3 +150,14 @@ class HostSocket:
         del self._peers[fd]
         peer.close()
         self._on_left(peer)
+
+
+def tell_host(folder: PrivateFolder, request: HostRequest) -> None:
+    """One request to the host of `folder`, if there is one."""
+    with suppress(OSError):
+        end = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)
+        try:
+            end.connect(host_address(folder))
+            end.send(encode(request), MSG_NOSIGNAL)
+        finally:
+            end.close()
