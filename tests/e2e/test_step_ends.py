@@ -89,3 +89,30 @@ def test_nobody_is_left_to_see_the_end(steps: Steps, tmp_path: Path) -> None:
     end = step.wait(WAIT_S)
     assert (end.kind, end.source) == (ExitKind.UNKNOWN, ExitSource.NONE)
     assert "its supervisor and host ended before the leader did" in (end.reason or "")
+
+
+def test_a_row_of_steps_leaves_nothing_growing(steps: Steps) -> None:
+    """Neither descriptors of the host, nor of its client, nor cgroups; what stays of each step is its folder."""
+
+    def held() -> tuple[int, int, list[str]]:
+        with steps.descriptor(first).host.open() as host:
+            cgroup = steps.descriptor(first).cgroup
+            left = [] if cgroup is None else [path.name for path in Path(cgroup.path).parent.iterdir() if path.is_dir()]
+            return len(list(Path(f"/proc/{host.pid}/fd").iterdir())), len(list(Path("/proc/self/fd").iterdir())), left
+
+    def one() -> None:
+        step = steps.launch(["true"])
+        with steps.descriptor(step).supervisor.open() as supervisor:
+            step.wait(WAIT_S, completed=True)
+            step.acknowledge()
+            step.close()
+            supervisor.wait(WAIT_S, reap_grace_s=0)
+
+    first = steps.launch(["true"])
+    first.wait(WAIT_S, completed=True)
+    first.acknowledge()
+    one()
+    before = held()
+    for _ in range(20):
+        one()
+    assert held() == before

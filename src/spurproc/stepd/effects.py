@@ -29,6 +29,9 @@ from spurproc.stepd.walk import PlanWalk
 
 __all__ = ["EffectRunner"]
 
+_BUSY_S = 0.01
+_REMOVED_WITHIN_S = 2.0
+
 
 class EffectRunner:
     """Carries out the effects of one step. `post` takes the events that come of them.
@@ -77,7 +80,7 @@ class EffectRunner:
             Effect.OPEN_GATE: self.leader.open_gate,
             Effect.RECORD_LAUNCHED: self.records.launched,
             Effect.TELL_STARTED: self._tell_started,
-            Effect.LOWER: lower,
+            Effect.LOWER: self._lower,
             Effect.FREEZE: self.tree.freeze,
             Effect.THAW: self.tree.thaw,
             Effect.RECORD_TERMINATING: lambda: self.records.terminating(self.why or "it was asked for"),
@@ -90,12 +93,20 @@ class EffectRunner:
             Effect.RECORD_EMPTIED: self._record_emptied,
             Effect.TELL_COMPLETED: self._tell_completed,
             Effect.RECORD_ACKNOWLEDGED: self.records.acknowledged,
-            Effect.LEAVE: loop.stop,
+            Effect.LEAVE: self._leave,
         }
 
     def do(self, effect: Effect) -> None:
         """Carry it out. Raises SpurprocError, and then nothing of it counts as done."""
         self._methods[effect]()
+
+    def close(self) -> None:
+        """Let go of the leader, the cgroup and the records."""
+        if self.leader.process is not None:
+            self.leader.process.close()
+        if self.tree.cgroup is not None:
+            self.tree.cgroup.close()
+        self.records.close()
 
     @property
     def is_successor(self) -> bool:
@@ -141,6 +152,10 @@ class EffectRunner:
         self._control.tell(Started(leader=None if leader is None else leader.identity.to_text()))
         if self._launch.time_limit_s is not None:
             self._loop.at("time limit", self._launch.time_limit_s, self._time_over)
+
+    def _lower(self) -> None:
+        if not self._around.is_rehearsal:
+            lower()
 
     def _time_over(self) -> None:
         self.why = f"its time limit of {self._launch.time_limit_s:g} s is over"
@@ -212,7 +227,15 @@ class EffectRunner:
     def _record_emptied(self) -> None:
         with suppress(SpurprocError):  # can be asked again
             self.records.emptied(self._proof)
-        self.tree.remove_cgroup()
+        self._remove_cgroup()
+
+    def _remove_cgroup(self) -> None:
+        if not self.tree.remove_cgroup():
+            self._loop.at("cgroup", _BUSY_S, self._remove_cgroup)
+
+    def _leave(self) -> None:
+        self.tree.remove_cgroup(_REMOVED_WITHIN_S)
+        self._loop.stop()
 
     def _tell_completed(self) -> None:
         self._control.tell(Completed(end=self._recorded_end()))

@@ -31,6 +31,7 @@ from spurproc.stepd.forking import ForkRequest, fork_supervisor
 from spurproc.stepd.host_socket import HostSocket, Peer, tell_host
 from spurproc.stepd.loop import Loop
 from spurproc.stepd.records import StepRecords
+from spurproc.stepd.rehearsal import rehearse
 from spurproc.stepd.witness import Witness
 
 __all__ = ["Host"]
@@ -64,6 +65,7 @@ class Host:
         """Serve."""
         self._loop.watch(self._signals.fileno(), select.EPOLLIN, self._signalled)
         fcntl.fcntl(self._folder.fileno(), fcntl.F_NOTIFY, fcntl.DN_DELETE | fcntl.DN_MULTISHOT)
+        rehearse(self._folder, self._identity, self._root)
         self._retire_others()
         self._adopt_all()
         self._look_idle()

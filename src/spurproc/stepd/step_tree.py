@@ -89,11 +89,14 @@ class StepTree:
         """As `Cgroup.oom_kills`; None without one."""
         return None if self.cgroup is None else self.cgroup.oom_kills()
 
-    def remove_cgroup(self) -> None:
-        """Best effort: one that stays is found by its record."""
+    def remove_cgroup(self, timeout_s: float = 0.0) -> bool:
+        """Whether it is gone; an empty one can be busy for some milliseconds more. One that stays is found by its record."""
         if self.cgroup is not None:
-            with suppress(SpurprocError):
-                self.cgroup.remove(0.0)
+            try:
+                self.cgroup.remove(timeout_s)
+            except SpurprocError:
+                return False
+        return True
 
 
 def _same_cgroup(record: CgroupRecord) -> Cgroup | None:

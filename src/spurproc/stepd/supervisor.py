@@ -101,6 +101,13 @@ class Supervisor:
         self._post(StepEvent.SUCCEED if self._run.is_successor else StepEvent.BEGIN)
         self._loop.run()
 
+    def close(self) -> None:
+        """Let go of everything but what was given. A supervisor that ends needs no such thing; a rehearsal does."""
+        self._control.close()
+        self._run.close()
+        self._signals.close()
+        self._loop.close()
+
     # Events.
 
     def _post(self, event: StepEvent) -> None:

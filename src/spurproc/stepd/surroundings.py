@@ -23,3 +23,5 @@ class Surroundings:
     host_channel: socket
     root: CgroupRoot | None
     connection: socket | None = None
+    is_rehearsal: bool = False
+    """In the host itself, which has to keep what a supervisor gives up."""

@@ -61,7 +61,8 @@ class Journal:
             fd = os.open(JOURNAL_NAME, _APPEND, dir_fd=folder.fileno())
             try:
                 os.ftruncate(fd, size_bytes)
-                os.fdatasync(fd)
+                if size_bytes:
+                    os.fdatasync(fd)
             except BaseException:
                 os.close(fd)
                 raise
