@@ -6,17 +6,8 @@ first line has to be Hello with this very step's id and capability.
 
 from __future__ import annotations
 
-import os
 import select
-from _socket import (
-    AF_UNIX,
-    MSG_DONTWAIT,
-    MSG_NOSIGNAL,
-    SOCK_CLOEXEC,
-    SOCK_NONBLOCK,
-    SOCK_STREAM,
-    socket,
-)
+from _socket import MSG_DONTWAIT, MSG_NOSIGNAL, SOCK_STREAM, socket
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -27,7 +18,7 @@ from spurproc.proto.messages import Hello, Refused, Reply, Request
 from spurproc.proto.runtime_id import RuntimeId
 from spurproc.proto.step_folder import SOCKET_NAME, StepFolder
 from spurproc.stepd.loop import Loop
-from spurproc.stepd.peer import accept, is_ours
+from spurproc.stepd.peer import Listener
 
 __all__ = ["Connection", "ControlSocket"]
 
@@ -99,32 +90,12 @@ class ControlSocket:
         self._runtime_id = runtime_id
         self._capability = capability
         self._answer = answer
-        self._listener: socket | None = None
+        self._listener = Listener(loop, SOCK_STREAM, _BACKLOG, self._let_in)
         self._connections: dict[int, Connection] = {}
 
     def bind(self, step: StepFolder) -> None:
-        """Listen in the step's folder, however long its path. What stands under the name is replaced in one act."""
-        self.unbind()
-        listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)
-        temporary = f".{SOCKET_NAME}.{os.urandom(4).hex()}"
-        folder_fd = step.folder.fileno()
-        try:
-            listener.bind(f"/proc/self/fd/{folder_fd}/{temporary}")
-            listener.listen(_BACKLOG)
-            os.rename(temporary, SOCKET_NAME, src_dir_fd=folder_fd, dst_dir_fd=folder_fd)
-        except BaseException:
-            listener.close()
-            step.folder.discard_file(temporary)
-            raise
-        self._listener = listener
-        self._loop.watch(listener.fileno(), select.EPOLLIN, self._accept)
-
-    def unbind(self) -> None:
-        """Listen no more."""
-        listener, self._listener = self._listener, None
-        if listener is not None:
-            self._loop.forget(listener.fileno())
-            listener.close()
+        """Listen in the step's folder, in place of what stands under the name there. Raises SystemCallError."""
+        self._listener.bind(step.folder, SOCKET_NAME)
 
     def take(self, end: socket) -> Connection:
         """Serve a connection that was made for us, by one who holds the step's folder. Takes `end`."""
@@ -139,19 +110,23 @@ class ControlSocket:
             if connection.subscribed:
                 self._send(connection, event)
 
-    def _accept(self, _: int) -> None:
-        if self._listener is None:
-            return
-        try:
-            fd = accept(self._listener)
-        except OSError:  # gone meanwhile; or no descriptor left: it waits in the backlog
-            return
-        end = socket(AF_UNIX, SOCK_STREAM, 0, fd)
-        if not is_ours(end) or len(self._connections) >= _CONNECTIONS_MOST:
+    def _let_in(self, end: socket) -> None:
+        if not self._has_room():
             end.close()
             return
         connection = self.take(end)
-        self._loop.at(f"hello {fd}", _HELLO_WITHIN_S, lambda: self._hello_overdue(connection))
+        self._loop.at(f"hello {connection.fileno()}", _HELLO_WITHIN_S, lambda: self._hello_overdue(connection))
+
+    def _has_room(self) -> bool:
+        """The one that has been silent for longest makes room, after a last look at whether it has spoken."""
+        for connection in list(self._connections.values()):
+            if len(self._connections) < _CONNECTIONS_MOST:
+                break
+            if not connection.greeted:
+                self._ready(connection, select.EPOLLIN)
+            if not connection.greeted:
+                self._drop(connection)
+        return len(self._connections) < _CONNECTIONS_MOST
 
     def _hello_overdue(self, connection: Connection) -> None:
         if not connection.greeted:
@@ -222,7 +197,7 @@ class ControlSocket:
 
     def close(self) -> None:
         """Let go of everything. May be called twice."""
-        self.unbind()
+        self._listener.close()
         for connection in list(self._connections.values()):
             with suppress(OSError):
                 self._drop(connection)

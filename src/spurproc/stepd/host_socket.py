@@ -21,14 +21,14 @@ from array import array
 from collections.abc import Callable
 from contextlib import suppress
 
-from spurproc.core.durable.private_folder import PrivateFolder, named_errors
+from spurproc.core.durable.private_folder import PrivateFolder
 from spurproc.errors import RecordInvalid
 from spurproc.proto.codec import decode, encode
 from spurproc.proto.framing import MESSAGE_LIMIT_BYTES
 from spurproc.proto.host_folder import HOST_SOCKET_NAME, host_address
 from spurproc.proto.messages import HostRequest, Refused, Reply
 from spurproc.stepd.loop import Loop
-from spurproc.stepd.peer import accept, is_ours
+from spurproc.stepd.peer import Listener
 
 __all__ = ["HostSocket", "Peer", "tell_host"]
 
@@ -44,6 +44,7 @@ class Peer:
     def __init__(self, end: socket) -> None:
         end.setblocking(False)
         self._socket = end
+        self.has_asked = False
 
     def fileno(self) -> int:
         """The socket; borrowed."""
@@ -85,19 +86,12 @@ class HostSocket:
         self._loop = loop
         self._on_request = on_request
         self._on_left = on_left
-        self._listener: socket | None = None
+        self._listener = Listener(loop, SOCK_SEQPACKET, _BACKLOG, self._let_in)
         self._peers: dict[int, Peer] = {}
 
     def listen(self, folder: PrivateFolder) -> None:
         """From here on it is found. Whoever holds the folder's lock may replace what stands under the socket's name."""
-        listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)
-        temporary = f".{HOST_SOCKET_NAME}.{os.urandom(4).hex()}"
-        with named_errors("listen in", f"the folder {folder.path!r}"):
-            listener.bind(f"/proc/self/fd/{folder.fileno()}/{temporary}")
-            listener.listen(_BACKLOG)
-            os.rename(temporary, HOST_SOCKET_NAME, src_dir_fd=folder.fileno(), dst_dir_fd=folder.fileno())
-        self._listener = listener
-        self._loop.watch(listener.fileno(), select.EPOLLIN, self._accept)
+        self._listener.bind(folder, HOST_SOCKET_NAME)
 
     @property
     def quiet(self) -> bool:
@@ -106,25 +100,26 @@ class HostSocket:
 
     def stop_listening(self) -> None:
         """Whoever is connected stays so. May be called twice."""
-        listener, self._listener = self._listener, None
-        if listener is not None:
-            self._loop.forget(listener.fileno())
-            listener.close()
+        self._listener.close()
 
-    def _accept(self, _: int) -> None:
-        if self._listener is None:
-            return
-        try:
-            fd = accept(self._listener)
-        except OSError:  # gone meanwhile; or no descriptor is left, and it waits in the backlog
-            return
-        end = socket(AF_UNIX, SOCK_SEQPACKET, 0, fd)
-        if not is_ours(end) or len(self._peers) >= _PEERS_MOST:
+    def _let_in(self, end: socket) -> None:
+        if not self._has_room():
             end.close()
             return
         peer = Peer(end)
-        self._peers[fd] = peer
-        self._loop.watch(fd, select.EPOLLIN, lambda _: self._ready(peer))
+        self._peers[peer.fileno()] = peer
+        self._loop.watch(peer.fileno(), select.EPOLLIN, lambda _: self._ready(peer))
+
+    def _has_room(self) -> bool:
+        """The one that has been silent for longest makes room, after a last look at whether it has asked for something."""
+        for peer in list(self._peers.values()):
+            if len(self._peers) < _PEERS_MOST:
+                break
+            if not peer.has_asked:
+                self._ready(peer)
+            if not peer.has_asked:
+                self._drop(peer)
+        return len(self._peers) < _PEERS_MOST
 
     def _ready(self, peer: Peer) -> None:
         received = peer.receive()
@@ -142,10 +137,13 @@ class HostSocket:
                 peer.tell(Refused(why=error.reason))
             self._drop(peer)
             return
+        peer.has_asked = True
         self._on_request(peer, request, fds)
 
     def _drop(self, peer: Peer) -> None:
         fd = peer.fileno()
+        if fd < 0:
+            return
         self._loop.forget(fd)
         del self._peers[fd]
         peer.close()
