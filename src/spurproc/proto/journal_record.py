@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from spurproc.core.cgroup.record import CgroupRecord
+from spurproc.core.cgroup.usage import CgroupUsage
 from spurproc.core.exit_info import ExitInfo
 from spurproc.core.tree.termination import Proof
 from spurproc.errors import RecordInvalid
@@ -52,15 +54,17 @@ class Terminating(_Line, frozen=True, kw_only=True, tag="terminating"):
 
 
 class Emptied(_Line, frozen=True, kw_only=True, tag="emptied"):
-    """Nothing of the tree is left, and how that is known. Not fsynced: it can be asked again."""
+    """Nothing of the tree is left, how that is known, and what all of it has used. Not fsynced: it can be asked again."""
 
     proof: Proof
+    usage: CgroupUsage | None = None
 
 
 class HookBegun(_Line, frozen=True, kw_only=True, tag="hook_begun"):
-    """A hook runs next: it will not be run another time, whatever happens."""
+    """A hook runs next: it will not be run another time, whatever happens. `cgroup`: its own, where there are any."""
 
     hook: str
+    cgroup: CgroupRecord | None = None
 
 
 class HookCompleted(_Line, frozen=True, kw_only=True, tag="hook_completed"):
@@ -86,7 +90,7 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     terminating: Terminating | None = None
     emptied: Emptied | None = None
     acknowledged: Acknowledged | None = None
-    hooks_begun: frozenset[str] = frozenset()
+    hooks_begun: dict[str, HookBegun] = {}
     hooks_completed: dict[str, ExitInfo] = {}
 
     @property
@@ -108,17 +112,17 @@ _FIELDS = {
 def history_of(lines: Iterable[bytes], where: str) -> History:
     """Fold the lines of a journal. Raises RecordInvalid for one that cannot be read, naming its number."""
     firsts: dict[str, JournalRecord] = {}
-    begun: set[str] = set()
+    begun: dict[str, HookBegun] = {}
     completed: dict[str, ExitInfo] = {}
     for number, line in enumerate(lines, start=1):
         record: JournalRecord = decode(line, JournalRecord, f"{where}, line {number}")  # type: ignore[arg-type]  # a union
         match record:
             case HookBegun(hook=hook):
-                begun.add(hook)
+                begun.setdefault(hook, record)
             case HookCompleted(hook=hook, end=end):
                 completed.setdefault(hook, end)
             case _:
                 firsts.setdefault(_FIELDS[type(record)], record)
-    if not completed.keys() <= begun:
+    if not completed.keys() <= begun.keys():
         raise RecordInvalid(where, "a hook has completed that never began")
-    return History(**firsts, hooks_begun=frozenset(begun), hooks_completed=completed)  # type: ignore[arg-type]  # by _FIELDS
+    return History(**firsts, hooks_begun=begun, hooks_completed=completed)  # type: ignore[arg-type]  # by _FIELDS

@@ -17,6 +17,7 @@ from spurproc.errors import SpurprocError
 from spurproc.proto.host_folder import open_host_folder
 from spurproc.proto.step_folder import StateFolder
 from spurproc.stepd.host import Host
+from spurproc.stepd.oom_score import protect
 from spurproc.version import VERSION
 
 __all__ = ["run"]
@@ -55,6 +56,7 @@ def _parsed() -> argparse.Namespace:
 
 def _serve(host: Host, ready_fd: int) -> None:
     prctl.set_child_subreaper(1)
+    protect()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -37,7 +37,7 @@ class EffectRunner:
     """Carries out the effects of one step. `post` takes the events that come of them.
 
     `failure` and `why` are what is said of a step that ends without a leader that could tell; `plan` is the kill plan that is
-    walked next; `held_by` is what cannot be ended.
+    walked next; `held_by` is what cannot be ended; `why_not_frozen` is the last failure to freeze it.
     """
 
     def __init__(
@@ -60,8 +60,9 @@ class EffectRunner:
         self.leader = LeaderStart(loop, post)
         self.hooks = HookRun(loop, launch, self.records, around.root, post)
         self.walk = PlanWalk(loop, self.tree.whole, self._emptied, self._stuck, self._end_is_recorded)
-        self.failure: SpurprocError | None = None
+        self.failure: SpurprocError | OSError | None = None
         self.why = ""
+        self.why_not_frozen = ""
         self.plan: KillPlan = launch.kill_plan
         self.held_by: tuple[str, ...] = ()
         self._methods: dict[Effect, Callable[[], object]] = {
@@ -170,8 +171,9 @@ class EffectRunner:
     def _record_hook_completed(self) -> None:
         before_the_end = self.records.history.end is None
         end = self.hooks.record_completed()
-        if before_the_end and not end.succeeded:
-            self.why = f"its prolog did not succeed: {end}"
+        if before_the_end and not (end.succeeded and end.reason is None):
+            how = f"{end}: {end.reason}" if end.kind is ExitKind.SIGNALED and end.reason else str(end)
+            self.why = f"its prolog did not succeed: {how}"
 
     # The end.
 
@@ -226,7 +228,7 @@ class EffectRunner:
 
     def _record_emptied(self) -> None:
         with suppress(SpurprocError):  # can be asked again
-            self.records.emptied(self._proof)
+            self.records.emptied(self._proof, self.tree.usage())
         self._remove_cgroup()
 
     def _remove_cgroup(self) -> None:

@@ -18,6 +18,7 @@ from spurproc.core.spawn.starting import Progress, read_progress
 from spurproc.errors import AlreadyGone, SpurprocError
 from spurproc.proto.launch_record import Program
 from spurproc.proto.raw_text import RawText, raw_bytes
+from spurproc.stepd.oom_score import ordinary_oom_score_adj
 
 __all__ = ["LeaderProcess", "end_of_leader", "plan_of"]
 
@@ -37,8 +38,7 @@ def plan_of(program: Program, cgroup: Cgroup | None) -> SpawnPlan:
         umask=program.umask,
         limits=program.limits,
         affinity=program.affinity,
-        # A job must not inherit its supervisor's protection from the OOM killer.
-        oom_score_adj=program.oom_score_adj or 0,
+        oom_score_adj=ordinary_oom_score_adj() if program.oom_score_adj is None else program.oom_score_adj,
         cgroup=cgroup,
         no_new_privs=program.no_new_privs,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from spurproc.core.cgroup.record import CgroupRecord
+from spurproc.core.cgroup.usage import CgroupUsage
 from spurproc.core.durable.journal import JOURNAL_NAME, Journal
 from spurproc.core.exit_info import ExitInfo
 from spurproc.core.process.identity import ProcessIdentity
@@ -78,13 +79,13 @@ class StepRecords:
         """Appended, not fsynced."""
         self._append(Terminating(at=time.time(), why=why), sync=False)
 
-    def emptied(self, proof: Proof) -> None:
+    def emptied(self, proof: Proof, usage: CgroupUsage | None) -> None:
         """Appended, not fsynced."""
-        self._append(Emptied(at=time.time(), proof=proof), sync=False)
+        self._append(Emptied(at=time.time(), proof=proof, usage=usage), sync=False)
 
-    def hook_begun(self, hook: str) -> None:
-        """From here on it will not be run another time."""
-        self._append(HookBegun(at=time.time(), hook=hook))
+    def hook_begun(self, hook: str, cgroup: CgroupRecord | None) -> None:
+        """From here on it will not be run another time. `cgroup` is the one it is to run in."""
+        self._append(HookBegun(at=time.time(), hook=hook, cgroup=cgroup))
 
     def hook_completed(self, hook: str, end: ExitInfo) -> None:
         """How it ended."""

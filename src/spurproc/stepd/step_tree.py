@@ -11,11 +11,12 @@ from spurproc.core.cgroup.record import CgroupRecord
 from spurproc.core.cgroup.root import CgroupRoot
 from spurproc.core.cgroup.signal_report import SignalReport
 from spurproc.core.cgroup.step import keep_step, make_step
+from spurproc.core.cgroup.usage import CgroupUsage, read_usage
 from spurproc.core.process.identity import ProcessIdentity
 from spurproc.core.tree.leader import Leader
 from spurproc.core.tree.members import Containment, ProcessTree
 from spurproc.core.tree.signalling import signal_tree
-from spurproc.errors import SpurprocError, Unsupported, WaitTimeout
+from spurproc.errors import SpurprocError, Unsupported, WaitTimeout, from_errno
 from spurproc.proto.descriptor import Descriptor
 from spurproc.proto.launch_record import LaunchRecord
 
@@ -71,9 +72,14 @@ class StepTree:
         return None if tree is None else signal_tree(tree, number)
 
     def freeze(self) -> None:
-        """Stop all of it from running. Who sleeps uninterruptibly freezes when it wakes up."""
+        """Stop all of it from running. Who sleeps uninterruptibly freezes when it wakes up.
+
+        Raises NotPermitted, and the like, where somebody runs on.
+        """
         if self.cgroup is None:
-            self.signal(_signal.SIGSTOP)
+            report = self.signal(_signal.SIGSTOP)
+            for refusal in () if report is None else report.refused:
+                raise from_errno(refusal.errno, "stop", f"process {refusal.pid}")
             return
         with suppress(WaitTimeout):
             self.cgroup.freeze(_FREEZE_WITHIN_S)
@@ -88,6 +94,10 @@ class StepTree:
     def oom_kills(self) -> int | None:
         """As `Cgroup.oom_kills`; None without one."""
         return None if self.cgroup is None else self.cgroup.oom_kills()
+
+    def usage(self) -> CgroupUsage | None:
+        """What all of it has used; None without a cgroup."""
+        return None if self.cgroup is None else read_usage(self.cgroup)
 
     def remove_cgroup(self, timeout_s: float = 0.0) -> bool:
         """Whether it is gone; an empty one can be busy for some milliseconds more. One that stays is found by its record."""

@@ -70,7 +70,7 @@ class PlanWalk:
         proof = self._proof()
         if proof is Proof.NOT_EMPTY or (proof is Proof.NONE_FOUND and self._tree() is not None):
             return False
-        self._end()
+        self.stop()
         self._on_empty(proof)
         return True
 
@@ -129,7 +129,8 @@ class PlanWalk:
     def _events(self, _: int) -> None:
         self.look()
 
-    def _end(self) -> None:
+    def stop(self) -> None:
+        """Walk no further. May be called twice."""
         self._walking = False
         for name in ("kill plan", "kill plan recheck"):
             self._loop.cancel(name)

@@ -19,7 +19,7 @@ from spurproc.core.cgroup.root import CgroupRoot
 from spurproc.core.observation import Liveness
 from spurproc.errors import AlreadyGone, SpurprocError
 
-__all__ = ["keep_step", "make_step"]
+__all__ = ["keep_step", "make_hook", "make_step"]
 
 _MODE = 0o755
 _TRIES = 8
@@ -31,10 +31,19 @@ def make_step(root: CgroupRoot, name: str) -> Cgroup:
 
     Removes some of what killed makers have left. Raises as Cgroup.create. Does not block.
     """
+    return _make(root.steps, name)
+
+
+def make_hook(root: CgroupRoot, name: str) -> Cgroup:
+    """As `make_step`, under `root.hooks`."""
+    return _make(root.hooks, name)
+
+
+def _make(folder: str, name: str) -> Cgroup:
     with suppress(SpurprocError, OSError):  # not ours, perhaps; what is made now is none the worse for it
-        _sweep(root.steps)
+        _sweep(folder)
     for _ in range(_TRIES):
-        cgroup = _make_held(f"{root.steps}/{name}")
+        cgroup = _make_held(f"{folder}/{name}")
         if cgroup is not None:
             return cgroup
     raise AlreadyGone(errno.ENOENT, f"cannot make cgroup {name!r}: it is removed each time")
@@ -63,17 +72,17 @@ def keep_step(cgroup: Cgroup) -> None:
     os.fchmod(cgroup.fileno(), _MODE)
 
 
-def _sweep(steps: str) -> None:
-    steps_fd = open_folder(steps)
+def _sweep(folder: str) -> None:
+    folder_fd = open_folder(folder)
     try:
-        names = child_names(steps_fd)
+        names = child_names(folder_fd)
         first = int.from_bytes(os.urandom(4)) % max(1, len(names))
         for name in (names[first:] + names[:first])[:_LOOKED_AT]:
             with suppress(SpurprocError, OSError):  # in use, or gone meanwhile
-                if os.stat(name, dir_fd=steps_fd, follow_symlinks=False).st_mode & stat.S_ISVTX:
-                    _sweep_one(f"{steps}/{name}")
+                if os.stat(name, dir_fd=folder_fd, follow_symlinks=False).st_mode & stat.S_ISVTX:
+                    _sweep_one(f"{folder}/{name}")
     finally:
-        os.close(steps_fd)
+        os.close(folder_fd)
 
 
 def _sweep_one(path: str) -> None:
