@@ -27,6 +27,7 @@ from spurproc.proto.runtime_id import RuntimeId
 from spurproc.proto.step_folder import StateFolder, StepFolder
 from spurproc.proto.step_state import StepState
 from spurproc.stepd.elsewhere import Elsewhere
+from spurproc.stepd.folder_watch import FolderWatch
 from spurproc.stepd.forking import ForkRequest, fork_supervisor
 from spurproc.stepd.host_socket import HostSocket, Peer, tell_host
 from spurproc.stepd.loop import Loop
@@ -56,6 +57,7 @@ class Host:
         self._elsewhere: dict[RuntimeId, Elsewhere] = {}
         self._waiting: dict[RuntimeId, list[Peer]] = {}
         self._retired = False
+        self._folder_watch = FolderWatch(self._loop, folder, self._retire)
 
     def listen(self) -> None:
         """From here on it is found."""
@@ -64,7 +66,6 @@ class Host:
     def run(self) -> None:
         """Serve."""
         self._loop.watch(self._signals.fileno(), select.EPOLLIN, self._signalled)
-        fcntl.fcntl(self._folder.fileno(), fcntl.F_NOTIFY, fcntl.DN_DELETE | fcntl.DN_MULTISHOT)
         rehearse(self._folder, self._identity, self._root)
         self._retire_others()
         self._adopt_all()
@@ -111,7 +112,9 @@ class Host:
 
     def _take_over(self, peer: Peer, runtime_id: RuntimeId) -> None:
         """Answered when there is something new to see: a supervisor again, or records that say it all."""
-        self._waiting.setdefault(runtime_id, []).append(peer)
+        waiting = self._waiting.setdefault(runtime_id, [])
+        if peer not in waiting:
+            waiting.append(peer)
         try:
             watched = self._adopt(runtime_id)
         except SpurprocError as error:
@@ -163,6 +166,7 @@ class Host:
     def _retire(self) -> None:
         self._retired = True
         self._socket.stop_listening()
+        self._look_idle()
 
     # Steps.
 
@@ -260,14 +264,12 @@ class Host:
         numbers = self._signals.read()
         if _signal.SIGCHLD in numbers:
             self._reap_orphans()
-        removed = False
         if _signal.SIGIO in numbers:
-            removed = os.fstat(self._folder.fileno()).st_nlink == 0
+            self._folder_watch.look()
             for runtime_id in list(self._elsewhere):
                 self._tell_waiting(runtime_id)
-        if removed or _signal.SIGTERM in numbers:
+        if _signal.SIGTERM in numbers:
             self._retire()
-            self._look_idle()
 
     def _reap_orphans(self) -> None:
         """Descendants of supervisors that have died. Supervisors and leaders are for their witnesses to reap."""

@@ -32,6 +32,7 @@ class LeaderStart:
         self._loop = loop
         self._post = post
         self.process: LeaderProcess | None = None
+        self._executed = False
         self.reapable = False
         """Whether its end is durable."""
 
@@ -51,8 +52,10 @@ class LeaderStart:
     def _spoke(self, _: int) -> None:
         progress = self.there.progress()
         if progress.started:
-            self._loop.forget(self.there.channel.fileno())
-            self._post(StepEvent.EXECUTED)
+            if not self._executed:  # told once: it is recorded
+                self._executed = True
+                self._loop.forget(self.there.channel.fileno())
+                self._post(StepEvent.EXECUTED)
         elif progress.stage is SpawnStage.GATE and not progress.ended and not progress.error:
             self._post(StepEvent.AT_GATE)
 

@@ -8,6 +8,9 @@ from collections.abc import Callable
 
 __all__ = ["Loop"]
 
+_WAIT_LAST_S = 2_000_000.0
+"""epoll_wait(2) counts milliseconds in an int. Who waits longer looks at the clock once in between."""
+
 
 class Loop:
     """An epoll and a few timers. Owns the epoll; what is watched is borrowed. epoll(7)"""
@@ -55,7 +58,8 @@ class Loop:
     def _wait_s(self) -> float | None:
         if not self._timers:
             return None
-        return max(0.0, min(due for due, _ in self._timers.values()) - time.monotonic())
+        left_s = min(due for due, _ in self._timers.values()) - time.monotonic()
+        return min(max(0.0, left_s), _WAIT_LAST_S)
 
     def _run_due(self) -> None:
         now = time.monotonic()

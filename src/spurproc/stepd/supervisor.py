@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import select
 import signal as _signal
@@ -32,6 +31,7 @@ from spurproc.proto.messages import (
 from spurproc.proto.step_state import StepState
 from spurproc.stepd.control import Connection, ControlSocket
 from spurproc.stepd.effects import EffectRunner
+from spurproc.stepd.folder_watch import FolderWatch
 from spurproc.stepd.loop import Loop
 from spurproc.stepd.surroundings import Surroundings
 from spurproc.stepd.table import Effect, Facts, StepEvent, move
@@ -69,6 +69,8 @@ _MUST = frozenset(
     }
 )
 """Nothing that comes after it may be done before it: tried again until it works. Whatever is in neither set is best effort."""
+_REAPING = frozenset({Effect.REAP_LEADER, Effect.RECORD_HOOK_COMPLETED})
+"""After it there may be zombies that had to wait behind the one that was not to be reaped yet."""
 _RETRY_FIRST_S, _RETRY_LAST_S = 0.1, 5.0
 _SIGNALS = (_signal.SIGTERM, _signal.SIGHUP, _signal.SIGCHLD, _signal.SIGIO)
 
@@ -92,12 +94,11 @@ class Supervisor:
         self._control = ControlSocket(self._loop, launch.runtime_id, launch.capability, self._answer)
         self._run = EffectRunner(surroundings, launch, self._loop, self._control, self._post)
         self._signals = SignalSource(_SIGNALS)
+        self._folder_watch = FolderWatch(self._loop, surroundings.step.folder, self._folder_removed)
 
     def run(self) -> None:
         """Supervise until the step is completed, and acknowledged or no longer asked for."""
         self._loop.watch(self._signals.fileno(), select.EPOLLIN, self._signalled)
-        folder_fd = self._around.step.folder.fileno()
-        fcntl.fcntl(folder_fd, fcntl.F_NOTIFY, fcntl.DN_DELETE | fcntl.DN_MULTISHOT)
         self._post(StepEvent.SUCCEED if self._run.is_successor else StepEvent.BEGIN)
         self._loop.run()
 
@@ -132,6 +133,8 @@ class Supervisor:
         if state is not self._state:
             self._state = state
             self._control.tell(StateChanged(state=state))
+            if state is StepState.HELD and self._folder_watch.gone:
+                self._events.append(StepEvent.LINGER_OVER)
 
     def _carry_out(self) -> bool:
         """The effects that wait, in order. False: one has to be done first, and is tried again later."""
@@ -139,28 +142,33 @@ class Supervisor:
             effect = self._effects[0]
             try:
                 self._run.do(effect)
-            except SpurprocError as error:
-                if effect in _GIVE_UP:
-                    self._give_up(error)
-                    continue
-                if effect in _MUST and not self._folder_gone():
-                    self._retry_later()
+            except (SpurprocError, OSError) as error:
+                if not self._go_on_without(effect, error):
                     return False
-            self._effects.popleft()
+            if self._effects:
+                self._effects.popleft()
             self._retry_s = _RETRY_FIRST_S
+            if effect in _REAPING:
+                self._reap_orphans()
         return True
 
-    def _give_up(self, error: SpurprocError) -> None:
-        self._run.failure = self._run.failure or error
-        self._effects.clear()
-        self._events.appendleft(StepEvent.GAVE_UP)
+    def _go_on_without(self, effect: Effect, error: SpurprocError | OSError) -> bool:
+        """What becomes of the rest when one has failed. False: it waits."""
+        if effect in _GIVE_UP and not self._run.is_successor:  # that has no leader to give up, and a tree to empty
+            self._run.failure = self._run.failure or error
+            self._effects.clear()
+            self._events.appendleft(StepEvent.GAVE_UP)
+        elif effect is Effect.FREEZE:
+            self._run.why_not_frozen = str(error)
+            self._events.appendleft(StepEvent.RESUME)
+        elif effect in _MUST and not self._folder_watch.gone:
+            self._retry_later()
+            return False
+        return True
 
     def _retry_later(self) -> None:
         self._loop.at("retry", self._retry_s, self._drain)
         self._retry_s = min(2 * self._retry_s, _RETRY_LAST_S)
-
-    def _folder_gone(self) -> bool:
-        return os.fstat(self._around.step.folder.fileno()).st_nlink == 0
 
     # Signals.
 
@@ -173,8 +181,12 @@ class Supervisor:
                 self._control.bind(self._around.step)
         if _signal.SIGTERM in numbers:
             self._terminate("its supervisor was told to end")
-        if _signal.SIGIO in numbers and self._folder_gone():
-            self._terminate("its folder was removed")
+        if _signal.SIGIO in numbers:
+            self._folder_watch.look()
+
+    def _folder_removed(self) -> None:
+        """Nothing is made again in its place."""
+        self._terminate("its folder was removed")
 
     def _terminate(self, why: str) -> None:
         self._run.why = self._run.why or why
@@ -187,6 +199,7 @@ class Supervisor:
                 break
             os.waitpid(found, os.WNOHANG)
         self._run.walk.look()
+        self._run.hooks.look()
 
     def _next_zombie(self) -> int | None:
         try:
@@ -211,13 +224,16 @@ class Supervisor:
                 connection.subscribed = True
             case Signal(signal=number):
                 return self._send_signal(number)
-            case Terminate(plan=plan) if plan is not None:
-                self._run.plan = plan
         event = _EVENT_OF.get(type(request))
+        if event is not None and move(self._state, event, self._facts) is None:
+            return Refused(why=f"a step that is {self._state.value} takes no {event.value}", state=self._state)
+        if isinstance(request, Terminate) and request.plan is not None:
+            self._run.plan = request.plan
         if event is not None:
-            if move(self._state, event, self._facts) is None:
-                return Refused(why=f"a step that is {self._state.value} takes no {event.value}", state=self._state)
+            self._run.why_not_frozen = ""
             self._post(event)
+        if self._run.why_not_frozen:
+            return Refused(why=self._run.why_not_frozen, state=self._state)
         return self._status()
 
     def _send_signal(self, number: int) -> Reply:

@@ -26,7 +26,7 @@ class StepEvent(enum.Enum):
     """An effect on the way to the leader failed."""
     START = "start"
     START_OVERDUE = "start overdue"
-    """Nobody sent `start` in time, or all who could have are gone."""
+    """Nobody sent `start` in time."""
     HOOK_PASSED = "hook passed"
     """A hook ended with code 0."""
     HOOK_FAILED = "hook failed"
@@ -49,6 +49,7 @@ class StepEvent(enum.Enum):
     """The kill plan is over and something lives on, or nobody can tell."""
     ACKNOWLEDGE = "acknowledge"
     LINGER_OVER = "linger over"
+    """Nobody asks any more; or nobody can, since the folder of a step that is held was removed."""
 
 
 REQUESTS = frozenset(
@@ -146,7 +147,7 @@ def _to(state: StepState, *effects: Effect) -> Handler:
 def _launch(facts: Facts) -> Move:
     if facts.has_leader:
         return Move(_STARTING, (Effect.SPAWN_LEADER,))
-    return Move(_RUNNING, (Effect.TELL_STARTED,))
+    return Move(_RUNNING, (Effect.TELL_STARTED, Effect.LOWER))
 
 
 def _start(facts: Facts) -> Move:
@@ -178,7 +179,7 @@ _LEAVE = _to(_LEAVING, Effect.LEAVE)
 _LISTED: dict[StepState, dict[StepEvent, Handler]] = {
     _NEW: {
         StepEvent.BEGIN: _to(_READY, Effect.BIND, Effect.MAKE_CGROUP, Effect.DESCRIBE, Effect.SAY_READY),
-        StepEvent.SUCCEED: _to(_EMPTYING, Effect.BIND, Effect.TELL_ENDED, Effect.WALK_PLAN),
+        StepEvent.SUCCEED: _to(_EMPTYING, Effect.BIND, Effect.TELL_ENDED, Effect.LOWER, Effect.WALK_PLAN),
         StepEvent.GAVE_UP: _NOT_STARTED,
     },
     _READY: {
@@ -218,6 +219,7 @@ _LISTED: dict[StepState, dict[StepEvent, Handler]] = {
         StepEvent.TERMINATE: _terminate,
     },
     _STOPPING: {
+        StepEvent.EXECUTED: _to(_STOPPING, Effect.RECORD_LAUNCHED, Effect.LOWER),
         StepEvent.LEADER_ENDED: _to(_EMPTYING, *_END),
         StepEvent.SIGNAL: _to(_STOPPING),
         StepEvent.TERMINATE: _to(_STOPPING, Effect.WALK_PLAN),
@@ -232,6 +234,7 @@ _LISTED: dict[StepState, dict[StepEvent, Handler]] = {
     _HELD: {
         StepEvent.EMPTY: _empty,
         StepEvent.SIGNAL: _to(_HELD),
+        StepEvent.LINGER_OVER: _LEAVE,
         StepEvent.TERMINATE: _to(_EMPTYING, Effect.WALK_PLAN),
     },
     _EPILOG: {
