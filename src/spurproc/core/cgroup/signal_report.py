@@ -7,6 +7,8 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
+from spurproc.errors import InvalidArgument
+
 __all__ = ["Refusal", "RefusalReason", "Route", "SignalReport"]
 
 
@@ -82,3 +84,24 @@ class SignalReport:
             "passes": self.passes,
             "complete": self.complete,
         }
+
+    @classmethod
+    def from_json(cls, form: dict[str, Any]) -> SignalReport:
+        """Undo `to_json`. Raises InvalidArgument for what is no such dict."""
+        try:
+            route = Route.NOBODY
+            for name in form["route"]:
+                route |= Route[name]
+            return cls(
+                signal=int(form["signal"]),
+                route=route,
+                signalled=int(form["signalled"]),
+                refused=tuple(
+                    Refusal(pid=int(who["pid"]), errno=int(who["errno"]), reason=RefusalReason(who["reason"]))
+                    for who in form["refused"]
+                ),
+                passes=int(form["passes"]),
+                complete=bool(form["complete"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidArgument(f"cannot read a signal report: {error!r}") from None

@@ -258,7 +258,7 @@ class PrivateFolder:
                     errno.EPERM, f"cannot trust {self._noun(name)}: not a file of ours of at most {limit_bytes} bytes"
                 )
             with named_errors("read", self._noun(name)):
-                return os.pread(fd, limit_bytes, 0)
+                return os.pread(fd, facts.st_size, 0)
         finally:
             os.close(fd)
 
