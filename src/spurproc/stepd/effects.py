@@ -16,7 +16,7 @@ from spurproc.errors import SpawnError, SpurprocError
 from spurproc.proto.launch_record import LaunchRecord
 from spurproc.proto.messages import Completed, Ended, Started, StatusReply, Welcome
 from spurproc.proto.step_state import StepState
-from spurproc.stepd.control import ControlSocket
+from spurproc.stepd.control import Connection, ControlSocket
 from spurproc.stepd.hook_run import HookRun
 from spurproc.stepd.leader_start import LeaderStart
 from spurproc.stepd.loop import Loop
@@ -55,6 +55,7 @@ class EffectRunner:
         self._post = post
         self._identity = ProcessIdentity.of(os.getpid())
         self._proof = Proof.NONE_FOUND
+        self._launcher: Connection | None = None
         self.records = StepRecords(around.step)
         self.tree = StepTree()
         self.leader = LeaderStart(loop, post)
@@ -129,10 +130,17 @@ class EffectRunner:
 
     def _say_ready(self) -> None:
         self._loop.at("start", self._launch.start_deadline_s, self._start_overdue)
-        if self._around.connection is not None:
-            connection = self._control.take(self._around.connection)
-            connection.greeted = connection.subscribed = True
-            connection.send(Welcome(state=StepState.READY))
+        launcher = self._take_launcher()
+        if launcher is not None:
+            launcher.send(Welcome(state=StepState.READY))
+
+    def _take_launcher(self) -> Connection | None:
+        """Serve the connection that the launcher has made, from the moment on at which there is something to tell."""
+        if self._around.connection is None or self._launcher is not None:
+            return None
+        self._launcher = self._control.take(self._around.connection)
+        self._launcher.greeted = self._launcher.subscribed = True
+        return self._launcher
 
     def _start_overdue(self) -> None:
         self.why = f"nobody sent start within {self._launch.start_deadline_s:g} s"
@@ -218,6 +226,7 @@ class EffectRunner:
 
     def _tell_ended(self) -> None:
         self._loop.cancel("time limit")
+        self._take_launcher()  # of a step that never got ready
         self._control.tell(Ended(end=self._recorded_end()))
 
     def _recorded_end(self) -> ExitInfo:
