@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from spurproc import KillPlan, Pidfd, ProcessIdentity, SpawnPlan, SpurprocError
-from spurproc.client.connection import Gone
 from spurproc.client.launch import launch
 from spurproc.client.spec import StepSpec
 from spurproc.client.step import Step
@@ -92,16 +91,15 @@ class Steps:
         """Every step is killed, acknowledged and left by its supervisor; the host has ended."""
         if not self.path.exists():
             return
-        for step in self._open:
-            step.close()
         with StateFolder.open(self.path) as state:
             ids, _ = state.names()
         for runtime_id in ids:
-            with suppress(SpurprocError), Step.open(self.path, runtime_id) as step:
-                with suppress(SpurprocError, Gone):
+            with suppress(SpurprocError):
+                step = Step.open(self.path, runtime_id)
+                with suppress(SpurprocError):
                     step.terminate(KILL_AT_ONCE)
                 step.wait(WAIT_S, completed=True)
-                with suppress(SpurprocError, Gone):
+                with suppress(SpurprocError):
                     step.acknowledge()
         host = self.host()
         if host is not None:

@@ -105,7 +105,6 @@ def test_a_row_of_steps_leaves_nothing_growing(steps: Steps) -> None:
         with steps.descriptor(step).supervisor.open() as supervisor:
             step.wait(WAIT_S, completed=True)
             step.acknowledge()
-            step.close()
             supervisor.wait(WAIT_S, reap_grace_s=0)
 
     first = steps.launch(["true"])

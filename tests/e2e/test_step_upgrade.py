@@ -33,15 +33,14 @@ from spurproc.client.spec import StepSpec
 from spurproc.proto.runtime_id import RuntimeId
 state, job, step, go = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 script = f"until [ -e {go} ]; do sleep 0.01; done; exit {40 + step}"
-launch(StepSpec(runtime_id=RuntimeId(job, 1, step), plan=SpawnPlan(argv=["sh", "-c", script])), state).close()
+launch(StepSpec(runtime_id=RuntimeId(job, 1, step), plan=SpawnPlan(argv=["sh", "-c", script])), state)
 """
 _WAIT = """
 import sys
 from spurproc.client.step import Step
 from spurproc.proto.runtime_id import RuntimeId
-with Step.open(sys.argv[1], RuntimeId(int(sys.argv[2]), 1, int(sys.argv[3]))) as step:
-    end = step.wait(60, completed=True)
-    print(end.code, end.source.value)
+end = Step.open(sys.argv[1], RuntimeId(int(sys.argv[2]), 1, int(sys.argv[3]))).wait(60, completed=True)
+print(end.code, end.source.value)
 """
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import select
-from _socket import AF_UNIX, MSG_NOSIGNAL, SOCK_CLOEXEC, SOCK_STREAM, socket
+import struct
+from _socket import AF_UNIX, MSG_DONTWAIT, MSG_NOSIGNAL, SO_SNDTIMEO, SOCK_CLOEXEC, SOCK_STREAM, SOL_SOCKET, socket
 from collections import deque
+from typing import Self
 
+from spurproc.client.place import OpenedStep
 from spurproc.core.deadline import deadline_after, left_s, poll_ms
-from spurproc.errors import Busy, NotPermitted, RecordInvalid, WaitTimeout
+from spurproc.errors import Busy, NotPermitted, RecordInvalid, WaitTimeout, from_errno
 from spurproc.proto.codec import decode, encode
 from spurproc.proto.framing import LineBuffer
 from spurproc.proto.messages import (
@@ -24,15 +28,18 @@ from spurproc.proto.messages import (
 from spurproc.proto.runtime_id import RuntimeId
 from spurproc.proto.step_folder import StepFolder
 
-__all__ = ["Gone", "StepConnection"]
+__all__ = ["Gone", "StepConnection", "is_event", "refusal", "verb_of"]
 
+_HELLO_WITHIN_S = 5.0
 _ANSWER_WITHIN_S = 30.0
 _READ_BYTES = 1 << 16
 _EVENTS = (Started, StateChanged, Ended, Completed)
+_NOBODY = (errno.ECONNREFUSED, errno.ENOENT, errno.EAGAIN)
+"""EAGAIN: its backlog is full and stays so."""
 
 
 class Gone(Exception):
-    """Nobody answers: what is known stands in the records."""
+    """Nobody answers: what is known stands in the records. Never leaves this package."""
 
 
 class StepConnection:
@@ -44,23 +51,42 @@ class StepConnection:
         self._lines = LineBuffer(f"an answer of step {runtime_id}")
         self._replies: deque[Reply] = deque()
         self.runtime_id = runtime_id
-        self.subscribed = False
 
     @classmethod
-    def open(cls, step: StepFolder) -> StepConnection:
-        """Connect, and be let in. Raises Gone where nobody listens."""
+    def connect(cls, step: StepFolder, capability: str, within_s: float = _HELLO_WITHIN_S) -> StepConnection:
+        """Connect and say Hello; its answer is not waited for. Raises Gone where nobody listens."""
         end = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)
+        connection = cls(end, step.runtime_id)
         try:
+            whole_s = int(within_s)
+            end.setsockopt(SOL_SOCKET, SO_SNDTIMEO, struct.pack("@ll", whole_s, int((within_s - whole_s) * 1e6) or 1))
             end.connect(step.socket_address())
-            connection = cls(end, step.runtime_id)
-            connection.send(Hello(runtime_id=step.runtime_id, capability=step.launch().capability))
-            connection.expect(Welcome)
-        except (ConnectionRefusedError, FileNotFoundError):
+            connection.send(Hello(runtime_id=step.runtime_id, capability=capability))
+        except OSError as error:
             end.close()
-            raise Gone from None
+            if error.errno in _NOBODY:
+                raise Gone from None
+            raise from_errno(error.errno or 0, "reach", f"the supervisor of step {step.runtime_id}") from None
         except BaseException:
             end.close()
             raise
+        return connection
+
+    @classmethod
+    def open(cls, opened: OpenedStep) -> StepConnection:
+        """Connect, and be let in. Raises Gone where nobody answers: nobody listens, or it hangs."""
+        connection = cls.connect(opened.step, opened.launch.capability)
+        try:
+            answer = connection.expect(Welcome, _HELLO_WITHIN_S)
+        except WaitTimeout:
+            connection.close()
+            raise Gone from None
+        except BaseException:
+            connection.close()
+            raise
+        if isinstance(answer, Refused):
+            connection.close()
+            raise NotPermitted(errno.EPERM, f"cannot reach step {opened.runtime_id}: its supervisor refuses: {answer.why}")
         return connection
 
     def fileno(self) -> int:
@@ -68,9 +94,13 @@ class StepConnection:
         return self._socket.fileno()
 
     def ask(self, request: Request) -> Reply:
-        """The answer to a request. Raises Gone, and Busy or NotPermitted where it is refused, with the supervisor's reason."""
+        """The answer, a refusal too. Raises Gone, and WaitTimeout."""
         self.send(request)
-        return self.expect()
+        try:
+            return self.expect()
+        except WaitTimeout:
+            why = f"its supervisor does not answer within {_ANSWER_WITHIN_S:g} s, and may still do it"
+            raise WaitTimeout(f"cannot {verb_of(request)} step {self.runtime_id}: {why}") from None
 
     def send(self, request: Request) -> None:
         """Without waiting for an answer. Raises Gone."""
@@ -79,34 +109,40 @@ class StepConnection:
         except OSError:
             raise Gone from None
 
-    def expect(self, kind: type | None = None) -> Reply:
-        """The next message that is no event; events before it stay for `next_event`."""
-        deadline = deadline_after(_ANSWER_WITHIN_S)
+    def expect(self, kind: type | None = None, within_s: float = _ANSWER_WITHIN_S) -> Reply:
+        """The next message that is no event, of that kind or a refusal; events are dropped. Raises Gone, and WaitTimeout."""
+        deadline = deadline_after(within_s)
         while True:
-            for place, reply in enumerate(self._replies):
-                if not isinstance(reply, _EVENTS):
-                    del self._replies[place]
-                    return _checked(reply, kind)
-            self._receive(left_s(deadline))
+            reply = self.next_message(left_s(deadline))
+            if is_event(reply):
+                continue
+            if kind is not None and not isinstance(reply, kind | Refused):
+                raise RecordInvalid(f"an answer of step {self.runtime_id}", f"not what was asked for: {reply!r:.100}")
+            return reply
 
-    def next_event(self, timeout_s: float | None) -> Reply:
+    def next_message(self, timeout_s: float | None) -> Reply:
         """The next message of any kind. Raises Gone, and WaitTimeout."""
         deadline = deadline_after(timeout_s)
         while not self._replies:
-            self._receive(left_s(deadline))
+            poll = select.poll()
+            poll.register(self._socket.fileno(), select.POLLIN)
+            if not poll.poll(poll_ms(left_s(deadline))):
+                raise WaitTimeout(f"step {self.runtime_id}: its supervisor says nothing in time")
+            self.take_in()
         return self._replies.popleft()
 
-    def _receive(self, timeout_s: float | None) -> None:
-        poll = select.poll()
-        poll.register(self._socket.fileno(), select.POLLIN)
-        if not poll.poll(poll_ms(timeout_s)):
-            raise WaitTimeout(f"step {self.runtime_id} says nothing in time")
-        self.take_in()
+    def messages(self) -> list[Reply]:
+        """What has come by now and was not handed out yet."""
+        found = list(self._replies)
+        self._replies.clear()
+        return found
 
     def take_in(self) -> None:
-        """What has come by now. Raises Gone at its end."""
+        """Read what has come by now, without waiting. Raises Gone at its end."""
         try:
-            content = self._socket.recv(_READ_BYTES)
+            content = self._socket.recv(_READ_BYTES, MSG_DONTWAIT)
+        except BlockingIOError:
+            return
         except OSError:
             content = b""
         if not content:
@@ -118,12 +154,24 @@ class StepConnection:
         """Let go. May be called twice."""
         self._socket.close()
 
+    def __enter__(self) -> Self:
+        return self
 
-def _checked(reply: Reply, kind: type | None) -> Reply:
-    if isinstance(reply, Refused):
-        if reply.state is None:
-            raise NotPermitted(1, f"the supervisor refuses: {reply.why}")
-        raise Busy(16, f"the supervisor refuses: {reply.why}")
-    if kind is not None and not isinstance(reply, kind):
-        raise RecordInvalid("an answer", f"not what was asked for: {reply!r:.100}")
-    return reply
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def is_event(reply: Reply) -> bool:
+    """Whether nobody asked for it."""
+    return isinstance(reply, _EVENTS)
+
+
+def verb_of(request: Request) -> str:
+    """What is asked for, for a message."""
+    return str(type(request).__struct_config__.tag)
+
+
+def refusal(request: Request, refused: Refused) -> Busy | NotPermitted:
+    """The exception for a refusal: Busy where the step's state forbids it just now."""
+    what = f"cannot {verb_of(request)} step {request.runtime_id}: {refused.why}"
+    return NotPermitted(errno.EPERM, what) if refused.state is None else Busy(errno.EBUSY, what)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import shutil
 import sys
-from _socket import AF_UNIX, MSG_NOSIGNAL, SCM_RIGHTS, SOCK_CLOEXEC, SOCK_SEQPACKET, SOL_SOCKET, socket
+from _socket import AF_UNIX, MSG_DONTWAIT, MSG_NOSIGNAL, SCM_RIGHTS, SOCK_CLOEXEC, SOCK_SEQPACKET, SOL_SOCKET, socket
 from array import array
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Generator, Sequence
+from contextlib import closing
 
 from spurproc.core.cgroup.cgroup import Cgroup
 from spurproc.core.cgroup.root import find_cgroup_root
-from spurproc.core.deadline import deadline_after, left_s, poll_ms
+from spurproc.core.deadline import deadline_after, has_passed, left_s
 from spurproc.core.durable.private_folder import PrivateFolder
+from spurproc.core.recorded.watch import Watch, wait_for
 from spurproc.core.spawn.plan import SpawnPlan
 from spurproc.core.spawn.spawn import spawn
 from spurproc.errors import SystemCallError, Unsupported, from_errno
@@ -42,12 +44,23 @@ class HostLink:
     @classmethod
     def open(cls, state: StateFolder) -> HostLink:
         """Connect to the host of this release, which is started if there is none. Raises Unsupported where it cannot be found."""
+        with closing(cls.opening(state)) as steps:
+            try:
+                while True:
+                    wait_for(next(steps))
+            except StopIteration as end:
+                link: HostLink = end.value
+                return link
+
+    @classmethod
+    def opening(cls, state: StateFolder) -> Generator[Watch, None, HostLink]:
+        """As `open`, for who waits in another way: what to wait for next, until it returns the link."""
         with open_host_folder(state) as folder:
             for _ in range(_TRIES):
                 end = _connected(folder)
                 if end is not None:
                     return cls(end)
-                _start(state)
+                yield from _starting(state)
         raise Unsupported(f"cannot reach a host for {state.path!r}: each that was started has ended at once")
 
     def send(self, request: HostRequest, fds: Sequence[int] = ()) -> None:
@@ -58,16 +71,14 @@ class HostLink:
         except OSError as error:
             raise from_errno(error.errno or 0, "ask", "the host") from None
 
-    def receive(self, timeout_s: float | None) -> bytes | None:
-        """What it says; empty once it is gone, None when it says nothing in time."""
-        deadline = deadline_after(timeout_s)
-        poll = select.poll()
-        poll.register(self._socket.fileno(), select.POLLIN)
-        if not poll.poll(poll_ms(left_s(deadline))):
+    def receive(self) -> bytes | None:
+        """What it has said; empty once it is gone, None when there is nothing yet. Does not block."""
+        try:
+            return self._socket.recv(MESSAGE_LIMIT_BYTES, MSG_DONTWAIT)
+        except BlockingIOError:
             return None
-        with suppress(OSError):
-            return self._socket.recv(MESSAGE_LIMIT_BYTES)
-        return b""
+        except OSError:
+            return b""
 
     def fileno(self) -> int:
         """The socket; borrowed."""
@@ -99,28 +110,36 @@ def _program() -> str:
     return found
 
 
-def _start(state: StateFolder) -> None:
-    """Detached, in the cgroup for supervisors, and back once it can be reached, or has found that another one is."""
+def _starting(state: StateFolder) -> Generator[Watch, None, None]:
+    """Detached, in the cgroup for supervisors; over once it can be reached, or has found that another one is."""
     ready_read, ready_write = os.pipe2(os.O_CLOEXEC)
+    try:
+        try:
+            _spawn(state, ready_write)
+        finally:
+            os.close(ready_write)
+        deadline = deadline_after(_START_WITHIN_S)
+        while not _is_readable(ready_read):
+            if has_passed(deadline):
+                reason = f"it is not ready after {_START_WITHIN_S:g} s"
+                raise SystemCallError(errno.ETIMEDOUT, f"cannot start a host for {state.path!r}: {reason}")
+            yield Watch(entries=((ready_read, select.POLLIN),), timeout_s=left_s(deadline))
+    finally:
+        os.close(ready_read)
+
+
+def _spawn(state: StateFolder, ready_fd: int) -> None:
     root = find_cgroup_root()
     cgroup = None if root is None else Cgroup.open(root.supervisors)
     try:
-        argv = [_program(), "--state-dir", state.path, "--ready-fd", str(ready_write)]
-        spawned = spawn(SpawnPlan(argv=argv, cwd="/", pass_fds=(ready_write,), cgroup=cgroup, detach=True))
-        spawned.pidfd.close()
-        os.close(ready_write)
-        ready_write = -1
-        _await(ready_read, state.path)
+        argv = [_program(), "--state-dir", state.path, "--ready-fd", str(ready_fd)]
+        spawn(SpawnPlan(argv=argv, cwd="/", pass_fds=(ready_fd,), cgroup=cgroup, detach=True)).pidfd.close()
     finally:
-        for fd in (ready_read, ready_write):
-            if fd >= 0:
-                os.close(fd)
         if cgroup is not None:
             cgroup.close()
 
 
-def _await(ready_fd: int, path: str) -> None:
+def _is_readable(fd: int) -> bool:
     poll = select.poll()
-    poll.register(ready_fd, select.POLLIN)
-    if not poll.poll(_START_WITHIN_S * 1000):
-        raise SystemCallError(110, f"cannot start a host for {path!r}: it is not ready after {_START_WITHIN_S:g} s")
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(0))

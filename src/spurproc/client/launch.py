@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import errno
 import os
-from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_STREAM, socketpair
-from contextlib import ExitStack, suppress
+from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_STREAM, socket, socketpair
+from contextlib import closing, suppress
 
-from spurproc.client.connection import StepConnection
+from spurproc.client.connection import Gone, StepConnection
 from spurproc.client.host_link import HostLink
+from spurproc.client.place import StepPlace
+from spurproc.client.removal import delete_folder
 from spurproc.client.spec import StepSpec
 from spurproc.client.step import Step
+from spurproc.client.withdrawal import failure_of, withdraw_unsent, withdrawn
+from spurproc.core.deadline import deadline_after, left_s
 from spurproc.core.durable.journal import Journal
 from spurproc.core.durable.lock import FolderLock
-from spurproc.core.durable.private_folder import PrivateFolder
-from spurproc.errors import InvalidArgument, SystemCallError
+from spurproc.core.durable.private_folder import PrivateFolder, named_errors
+from spurproc.errors import InvalidArgument, SpurprocError, SystemCallError, WaitTimeout
 from spurproc.proto.codec import encode
 from spurproc.proto.launch_record import LAUNCH_NAME, LaunchRecord
-from spurproc.proto.messages import Launch, Welcome
+from spurproc.proto.messages import Completed, Ended, Launch, Refused, Start, Started, Terminate, Welcome
 from spurproc.proto.step_folder import NEW_PREFIX, StateFolder, StepFolder
 
 __all__ = ["launch"]
+
+_READY_WITHIN_S = 30.0
 
 
 def launch(spec: StepSpec, state_dir: str | os.PathLike[str], *, start: bool = True, timeout_s: float = 30.0) -> Step:
@@ -28,38 +34,35 @@ def launch(spec: StepSpec, state_dir: str | os.PathLike[str], *, start: bool = T
 
     The step outlives its launcher, whatever becomes of that. `start` false: it stands ready, and runs once `Step.start` says so.
     A leader that does not start is no error here: that is the step's end, NOT_STARTED, with the reason. After `timeout_s` a step
-    whose start blocks is returned as it is, and goes on.
+    whose start blocks is returned as it is, and goes on. The state folder is made if it is missing, its last part only.
 
-    Raises InvalidArgument for a step that exists, and SystemCallError and the like for what cannot be made: then nothing is left.
+    Raises InvalidArgument for a step that exists, and SystemCallError, Unsupported and the like for what cannot be made. Nothing
+    is left then, unless the message says that the step can still be adopted: where a supervisor might be at work on it.
     """
     record = spec.record()
-    with ExitStack() as undo:
-        state = StateFolder.open(state_dir, create=True)
-        undo.callback(state.close)
+    with StateFolder.open(state_dir, create=True) as state:
         step, lock = _publish(state, record)
-        undo.callback(step.close)
-        connection = _hand_to_host(state, step, lock)
-        undo.callback(connection.close)
-        step.folder.sync_above()
-        connection.expect(Welcome)
-        launched = Step(state, step, connection)
-        undo.pop_all()
-    if start:
-        launched.start()
-        launched.confirm(timeout_s)
-    return launched
+        with step, closing(lock), _handed_over(state, step, lock) as connection:
+            if start:
+                _start(connection, timeout_s)
+            return Step(StepPlace(state.path, record.runtime_id, record.capability))
 
 
 def _publish(state: StateFolder, record: LaunchRecord) -> tuple[StepFolder, FolderLock]:
     """Rows 1 and 2, but for the fsync of the folder above, which may overlap what follows."""
     name = str(record.runtime_id)
     folder = state.runtime.create_folder(f"{NEW_PREFIX}{name}-{os.urandom(4).hex()}")
+    lock = None
     try:
         lock = _first_lock(folder)
         _write_launch(folder, encode(record))
         return StepFolder(_renamed(state, folder, name), record.runtime_id), lock
     except BaseException:
-        _discard(folder)
+        with suppress(SystemCallError):
+            delete_folder(folder)
+        folder.close()
+        if lock is not None:
+            lock.close()
         raise
 
 
@@ -73,11 +76,13 @@ def _first_lock(folder: PrivateFolder) -> FolderLock:
 def _write_launch(folder: PrivateFolder, content: bytes) -> None:
     fd = folder.create_file(LAUNCH_NAME, content)
     try:
-        os.fsync(fd)
+        with named_errors("write", f"{folder.path}/{LAUNCH_NAME}"):
+            os.fsync(fd)
     finally:
         os.close(fd)
     Journal.create(folder)
-    os.fsync(folder.fileno())
+    with named_errors("fsync", f"the folder {folder.path!r}"):
+        os.fsync(folder.fileno())
 
 
 def _renamed(state: StateFolder, folder: PrivateFolder, name: str) -> PrivateFolder:
@@ -87,35 +92,79 @@ def _renamed(state: StateFolder, folder: PrivateFolder, name: str) -> PrivateFol
         os.rename(os.path.basename(folder.path), name, src_dir_fd=runtime_fd, dst_dir_fd=runtime_fd)
     except OSError as error:
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
-            raise InvalidArgument(f"cannot launch step {name}: it exists") from None
+            raise InvalidArgument(f"cannot launch step {name}: it exists in {state.path!r}") from None
         raise SystemCallError(error.errno or 0, f"cannot publish step {name}: {error.strerror}") from None
     folder.path = f"{state.runtime.path}/{name}"
     return folder
 
 
-def _discard(folder: PrivateFolder) -> None:
-    with suppress(SystemCallError):
-        for name in folder.names():
-            folder.discard_file(name)
-        folder.remove()
-    folder.close()
+def _handed_over(state: StateFolder, step: StepFolder, lock: FolderLock) -> StepConnection:
+    """Rows 3 and 4: a connection to its supervisor, which is ready. Whatever fails, the step is withdrawn if that may be.
 
-
-def _hand_to_host(state: StateFolder, step: StepFolder, lock: FolderLock) -> StepConnection:
-    """Row 3: sent once, and our copies are closed before anything is waited for. Closed, never unlocked."""
+    Until it is sent the lock is ours, and nobody knows of it. After that it may be anybody's.
+    """
     ours, theirs = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)
+    connection = StepConnection(ours, step.runtime_id)
     try:
-        link = HostLink.open(state)
+        _send(state, step, lock, theirs)
         try:
-            link.send(Launch(runtime_id=step.runtime_id), (step.folder.fileno(), lock.fileno(), theirs.fileno()))
-        finally:
-            link.close()
+            _await_ready(connection, step)
+        except Gone:
+            raise withdrawn(state, step, _without_supervisor(step)) from None
+        except SpurprocError as failure:
+            _ask_to_end(connection)
+            raise withdrawn(state, step, failure) from None
     except BaseException:
-        ours.close()
+        connection.close()
+        raise
+    return connection
+
+
+def _send(state: StateFolder, step: StepFolder, lock: FolderLock, theirs: socket) -> None:
+    """Sent once, and our copies are closed before anything is waited for. Closed, never unlocked."""
+    try:
+        with closing(HostLink.open(state)) as link:
+            link.send(Launch(runtime_id=step.runtime_id), (step.folder.fileno(), lock.fileno(), theirs.fileno()))
+    except BaseException:
+        withdraw_unsent(state, step)
         raise
     finally:
         theirs.close()
         lock.close()
-    connection = StepConnection(ours, step.runtime_id)
-    connection.subscribed = True
-    return connection
+
+
+def _ask_to_end(connection: StepConnection) -> None:
+    """A supervisor that may be there: it has no leader yet, and gives up. What it says is not waited for."""
+    with suppress(Gone):
+        connection.send(Terminate(runtime_id=connection.runtime_id))
+
+
+def _without_supervisor(step: StepFolder) -> SpurprocError:
+    """It has ended without a word; perhaps its records say why."""
+    with suppress(SpurprocError):
+        end = step.history().end
+        if end is not None:
+            return failure_of(end)
+    return SystemCallError(errno.ECONNRESET, "its supervisor, or the host that was to fork it, has ended")
+
+
+def _await_ready(connection: StepConnection, step: StepFolder) -> None:
+    """Row 4, and the rest of row 2: the intent is durable before anything is started."""
+    step.folder.sync_above()
+    while not isinstance(message := connection.next_message(_READY_WITHIN_S), Welcome):
+        if isinstance(message, Ended | Completed):
+            raise failure_of(message.end)
+        if isinstance(message, Refused):
+            raise SystemCallError(errno.EAGAIN, f"the host refuses: {message.why}")
+
+
+def _start(connection: StepConnection, timeout_s: float) -> None:
+    """Row 5; then until the leader was exec'd, or how it ended is recorded.
+
+    Once it stands ready nothing is a failure to launch: an adopter may have been quicker, a supervisor that dies leaves records.
+    """
+    deadline = deadline_after(timeout_s)
+    with suppress(WaitTimeout, Gone):
+        connection.send(Start(runtime_id=connection.runtime_id))
+        while not isinstance(connection.next_message(left_s(deadline)), Started | Ended | Completed | Refused):
+            continue

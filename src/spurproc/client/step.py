@@ -2,178 +2,195 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from contextlib import suppress
-from types import TracebackType
-from typing import Any, Self
+from collections.abc import Iterator
+from typing import NoReturn, Self
 
-from spurproc.client.connection import Gone, StepConnection
-from spurproc.client.host_link import HostLink
-from spurproc.core.deadline import deadline_after, has_passed, left_s
+from spurproc.client.acknowledging import acknowledge
+from spurproc.client.act import StepAct, nobody
+from spurproc.client.connection import Gone, StepConnection, refusal
+from spurproc.client.direct import resume_directly, signal_directly, suspend_directly, terminate_directly
+from spurproc.client.journal_event import JournalEvent, journal_events
+from spurproc.client.output import Stream, read_output
+from spurproc.client.place import OpenedStep, StepPlace
+from spurproc.client.status import StepStatus, status_of
+from spurproc.client.waiting import wait_for_end, wait_for_end_async
+from spurproc.core.cgroup.signal_report import SignalReport
+from spurproc.core.cgroup.sweep import check_signal
 from spurproc.core.exit_info import ExitInfo
 from spurproc.core.tree.termination import KillPlan
-from spurproc.errors import WaitTimeout
-from spurproc.proto.messages import (
-    Acknowledge,
-    Completed,
-    Ended,
-    Reply,
-    Request,
-    Resume,
-    Signal,
-    Signalled,
-    Start,
-    Started,
-    Status,
-    StatusReply,
-    Subscribe,
-    Suspend,
-    TakeOver,
-    Terminate,
-)
-from spurproc.proto.owed import is_over
+from spurproc.errors import AlreadyGone, Busy, Unsupported
+from spurproc.proto.messages import Refused, Reply, Request, Resume, Signal, Signalled, Start, StatusReply, Suspend, Terminate
 from spurproc.proto.runtime_id import RuntimeId
-from spurproc.proto.step_folder import StateFolder, StepFolder
+from spurproc.proto.step_folder import StateFolder
 from spurproc.proto.step_state import StepState
 
 __all__ = ["Step"]
 
+_NOBODY_LEFT = (StepState.EPILOG, StepState.COMPLETED, StepState.LEAVING)
+
 
 class Step:
-    """A step. Owns its folders and, once it was needed, a connection to its supervisor: `close()` it; the step goes on."""
+    """A step that was launched, by whomever. A value: it holds no descriptor, and whatever becomes of it the step goes on.
 
-    def __init__(self, state: StateFolder, step: StepFolder, connection: StepConnection | None = None) -> None:
-        """Takes all three. See `open`, and `launch`."""
-        self._state = state
-        self._step = step
-        self._connection = connection
+    It means one launch: once that was removed, everything raises AlreadyGone, whatever has its id by then. Each method connects
+    to the step's supervisor when it is called, and can be called from any thread. All but `wait` and its like, and `terminate`
+    where nobody supervises the step, return within seconds.
+    """
+
+    __slots__ = ("_place",)
+
+    def __init__(self, place: StepPlace) -> None:
+        """For this package; others use `launch`, `adopt` or `open`."""
+        self._place = place
 
     @classmethod
     def open(cls, state_dir: str | os.PathLike[str], runtime_id: RuntimeId) -> Self:
-        """A step that exists. Raises AlreadyGone where there is none."""
-        state = StateFolder.open(state_dir)
-        try:
-            return cls(state, state.open_step(runtime_id))
-        except BaseException:
-            state.close()
-            raise
+        """A step that exists. Raises AlreadyGone where there is none, RecordInvalid or RecordTooNew where it cannot be read."""
+        with StateFolder.open(state_dir) as state:
+            return cls(StepPlace.find(state, runtime_id))
 
     @property
     def runtime_id(self) -> RuntimeId:
         """Which step it is."""
-        return self._step.runtime_id
+        return self._place.runtime_id
 
-    # What the supervisor does.
+    @property
+    def state_dir(self) -> str:
+        """The state folder that it was launched into; absolute."""
+        return self._place.state_dir
 
-    def start(self) -> None:
-        """Let a step that stands ready run. Raises Busy in any other state."""
-        self._ask(Start(runtime_id=self.runtime_id))
+    # How it stands.
 
-    def signal(self, number: int) -> dict[str, Any]:
-        """One signal to its whole tree; the report, as `SignalReport.to_json` has it."""
-        reply = self._ask(Signal(runtime_id=self.runtime_id, signal=int(number)))
-        return dict(reply.report) if isinstance(reply, Signalled) else {}
-
-    def suspend(self) -> None:
-        """Freeze it; by SIGSTOP where there is no cgroup."""
-        self._ask(Suspend(runtime_id=self.runtime_id))
-
-    def resume(self) -> None:
-        """Undo `suspend`."""
-        self._ask(Resume(runtime_id=self.runtime_id))
-
-    def terminate(self, plan: KillPlan | None = None) -> None:
-        """Have the kill plan walked, this one or the step's own. Does not wait for the end."""
-        self._ask(Terminate(runtime_id=self.runtime_id, plan=plan))
-
-    def acknowledge(self) -> None:
-        """The end is durable where it has to be known: the step owes nobody anything any more."""
-        self._ask(Acknowledge(runtime_id=self.runtime_id))
-
-    def status(self) -> StatusReply:
-        """Where it stands."""
-        reply = self._ask(Status(runtime_id=self.runtime_id))
-        assert isinstance(reply, StatusReply)  # noqa: S101 - what Status is answered by
-        return reply
-
-    def _ask(self, request: Request) -> Reply:
-        return self._connected().ask(request)
-
-    def _connected(self) -> StepConnection:
-        if self._connection is None:
-            self._connection = StepConnection.open(self._step)
-        return self._connection
-
-    def _disconnect(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
-
-    # Waiting.
-
-    def confirm(self, timeout_s: float) -> None:
-        """Wait until its leader was exec'd, or its end is recorded, but no longer than `timeout_s`."""
-        with suppress(WaitTimeout, Gone):
-            while not isinstance(self._connected().next_event(timeout_s), Started | Ended | Completed):
-                pass
+    def status(self) -> StepStatus:
+        """Where it stands: as its supervisor says, else as its records do."""
+        with self._place.opened() as opened:
+            return status_of(opened)
 
     def wait(self, timeout_s: float | None = None, *, completed: bool = False) -> ExitInfo:
         """How it ended, once that is recorded. `completed`: once nothing is owed any more, its tree empty, its epilog run.
 
-        Nobody polls: its supervisor tells, or the host when there is no supervisor any more. Raises WaitTimeout.
+        Nobody polls: its supervisor tells, or a host when there is no supervisor any more; one is started where none is left.
+        Raises WaitTimeout.
         """
-        deadline = deadline_after(timeout_s)
-        while True:
-            end = self._recorded(completed=completed)
-            if end is not None:
-                return end
+        return wait_for_end(self._place, timeout_s, completed=completed)
+
+    async def wait_async(self, timeout_s: float | None = None, *, completed: bool = False) -> ExitInfo:
+        """As `wait`, on the running asyncio loop: no thread, no polling. Cancelling leaks nothing."""
+        return await wait_for_end_async(self._place, timeout_s, completed=completed)
+
+    def events(self, *, follow: bool = False) -> Iterator[JournalEvent]:
+        """What has happened to it, in order, from its journal. `follow`: also what comes, until the step is over; that blocks."""
+        return journal_events(self._place, follow=follow)
+
+    def logs(self, *, stream: Stream = "stdout", follow: bool = False) -> Iterator[bytes]:
+        """What it has written to that stream so far, in pieces. `follow`: also what comes, until the step is over; that blocks.
+
+        Read from the file that the plan names, which the job itself writes and can do anything to. Raises, before or between
+        pieces: InvalidArgument where the plan names no file; AlreadyGone where the job has removed or replaced it; NotPermitted
+        where it stands behind a link or is no plain file of the job's user (a FIFO is never opened, a link never followed); and
+        Busy where the job holds a lease on it. One that was cut short is read again from its beginning.
+        """
+        return read_output(self._place, stream, follow=follow)
+
+    # What is done to it.
+
+    def start(self) -> None:
+        """Let a step that stands ready run. Raises Busy in any other state, AlreadyGone where no supervisor answers."""
+        request = Start(runtime_id=self.runtime_id)
+        with self._place.opened() as opened:
             try:
-                end = self._told(deadline, completed=completed)
-                if end is not None:
-                    return end
+                reply = _asked(opened, request)
             except Gone:
-                self._disconnect()
-                end = self._recorded(completed=completed)
-                if end is not None:
-                    return end
-                self._have_taken_over(deadline)
-            if has_passed(deadline):
-                raise WaitTimeout(f"step {self.runtime_id} has not ended after {timeout_s} s")
+                raise AlreadyGone(errno.ESRCH, f"cannot start step {self.runtime_id}: no supervisor answers") from None
+        if isinstance(reply, Refused):
+            raise refusal(request, reply)
 
-    def _recorded(self, *, completed: bool) -> ExitInfo | None:
-        history = self._step.history()
-        return None if completed and not is_over(self._step.launch(), history) else history.end
+    def signal(self, number: int) -> StepAct:
+        """One signal to its whole tree, as `signal_tree`: by its supervisor, or from here where none answers.
 
-    def _told(self, deadline: float | None, *, completed: bool) -> ExitInfo | None:
-        connection = self._connected()
-        if not connection.subscribed:
-            reply = connection.ask(Subscribe(runtime_id=self.runtime_id))
-            connection.subscribed = True
-            if isinstance(reply, StatusReply) and reply.end is not None and not completed:
-                return reply.end
-            if isinstance(reply, StatusReply) and reply.state in (StepState.COMPLETED, StepState.LEAVING):
-                return reply.end
-        wanted = (Completed,) if completed else (Ended, Completed)
-        event = connection.next_event(left_s(deadline))
-        return event.end if isinstance(event, wanted) else None
+        Nobody left to take it is success. Raises Busy before the step runs, and where its supervisor ends while it is asked, for
+        then nobody knows whether it was sent.
+        """
+        request = Signal(runtime_id=self.runtime_id, signal=check_signal(number))
+        with self._place.opened() as opened:
+            try:
+                connection = StepConnection.open(opened)
+            except Gone:
+                return signal_directly(opened, number)
+            with connection:
+                try:
+                    reply = connection.ask(request)
+                except Gone:
+                    why = "its supervisor ended meanwhile, and whether it was sent is not known"
+                    raise Busy(errno.EAGAIN, f"cannot signal step {self.runtime_id}: {why}") from None
+        if isinstance(reply, Refused) and reply.state in _NOBODY_LEFT:
+            return StepAct(runtime_id=self.runtime_id, supervised=True, state=reply.state, signals=nobody(number))
+        if isinstance(reply, Refused):
+            raise refusal(request, reply)
+        report = dict(reply.report) if isinstance(reply, Signalled) else {}
+        signals = SignalReport.from_json(report) if report else nobody(number)
+        return StepAct(runtime_id=self.runtime_id, supervised=True, signals=signals)
 
-    def _have_taken_over(self, deadline: float | None) -> None:
-        """Nobody supervises it: a host sees to it, and answers when there is something new."""
-        link = HostLink.open(self._state)
-        try:
-            link.send(TakeOver(runtime_id=self.runtime_id))
-            link.receive(left_s(deadline))
-        finally:
-            link.close()
+    def suspend(self) -> StepAct:
+        """Freeze it; by SIGSTOP where it has no cgroup. Raises Busy in any state but running."""
+        with self._place.opened() as opened:
+            try:
+                return self._done(opened, Suspend(runtime_id=self.runtime_id))
+            except Gone:
+                return suspend_directly(opened)
 
-    def close(self) -> None:
-        """Let go; the step goes on. May be called twice."""
-        self._disconnect()
-        self._step.close()
-        self._state.close()
+    def resume(self) -> StepAct:
+        """Undo `suspend`. Raises Busy where it is not suspended."""
+        with self._place.opened() as opened:
+            try:
+                return self._done(opened, Resume(runtime_id=self.runtime_id))
+            except Gone:
+                return resume_directly(opened)
 
-    def __enter__(self) -> Self:
-        return self
+    def terminate(self, plan: KillPlan | None = None, *, timeout_s: float | None = None) -> StepAct:
+        """Have a kill plan walked, this one or the step's own: `wait(completed=True)` tells when nothing is left.
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+        Its supervisor walks it, and this returns at once. Where none answers it is walked from here: that blocks until the tree
+        is proven empty, or the plan or `timeout_s` is over; `StepAct.termination` says which.
+        """
+        request = Terminate(runtime_id=self.runtime_id, plan=plan)
+        with self._place.opened() as opened:
+            try:
+                return self._done(opened, request)
+            except Gone:
+                return terminate_directly(opened, plan, timeout_s)
+
+    def acknowledge(self) -> None:
+        """Its end is durable where it has to be known: `gc` may remove it. May be repeated.
+
+        Raises Busy while something is owed: its end, the end of its tree, its epilog.
+        """
+        with self._place.opened() as opened:
+            acknowledge(opened)
+
+    def attach(self) -> NoReturn:
+        """Not in this release. Raises Unsupported: a step's streams are files."""
+        raise Unsupported(f"cannot attach to step {self.runtime_id}: its streams are files; see `logs`")
+
+    def _done(self, opened: OpenedStep, request: Suspend | Resume | Terminate) -> StepAct:
+        reply = _asked(opened, request)
+        if isinstance(reply, Refused) and not (isinstance(request, Terminate) and reply.state in _NOBODY_LEFT):
+            raise refusal(request, reply)
+        state = reply.state if isinstance(reply, StatusReply | Refused) else None
+        return StepAct(runtime_id=self.runtime_id, supervised=True, state=state)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Step) and other._place == self._place
+
+    def __hash__(self) -> int:
+        return hash(self._place)
+
+    def __repr__(self) -> str:
+        return f"<Step {self.runtime_id} in {self.state_dir!r}>"
+
+
+def _asked(opened: OpenedStep, request: Request) -> Reply:
+    with StepConnection.open(opened) as connection:
+        return connection.ask(request)

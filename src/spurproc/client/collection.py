@@ -1,0 +1,156 @@
+"""Removing the steps that nobody needs any more, and what crashes have left beside them."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+
+from spurproc.client.removal import delete_folder, remove_cgroups, retire_folder
+from spurproc.core.deadline import checked_seconds
+from spurproc.core.durable.journal import JOURNAL_NAME
+from spurproc.core.durable.lock import FolderLock
+from spurproc.core.durable.private_folder import PrivateFolder
+from spurproc.errors import AlreadyGone, InvalidArgument, SpurprocError
+from spurproc.proto.launch_record import LAUNCH_NAME
+from spurproc.proto.owed import is_over
+from spurproc.proto.runtime_id import RuntimeId
+from spurproc.proto.step_folder import NEW_PREFIX, OLD_PREFIX, StateFolder, StepFolder
+
+__all__ = ["GcReport", "KeptFolder", "gc"]
+
+_BEGINNING_S = 60.0
+"""A launcher that has made its folder has its lock, and a launch record in it, long before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptFolder:
+    """A folder that stays, and why. `name`: in `<state_dir>/runtime`; of a step its id."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GcReport:
+    """What `gc` did. `removed`: steps. `swept`: what launches and removals that were killed had left. `kept`: all else."""
+
+    removed: tuple[RuntimeId, ...]
+    swept: tuple[str, ...]
+    kept: tuple[KeptFolder, ...]
+
+
+def gc(state_dir: str | os.PathLike[str], older_than_s: float = 0.0) -> GcReport:
+    """Remove the steps that are acknowledged, and what killed launches and removals have left behind.
+
+    A step goes once it is acknowledged, nothing is owed, its supervisor is gone, and its journal was not written to for
+    `older_than_s`, by the wall clock. What is left of its cgroups goes with it. Nothing that runs is touched, no link is
+    followed, and what cannot be read is kept and told. Raises as `adopt`.
+    """
+    if not checked_seconds("older_than_s", older_than_s) >= 0:
+        raise InvalidArgument(f"older_than_s: {older_than_s!r} is below 0")
+    with StateFolder.open(state_dir) as state:
+        collection = _Collection(state, older_than_s)
+        ids, others = state.names()
+        for runtime_id in ids:
+            collection.consider(runtime_id)
+        for name in others:
+            collection.sweep(name)
+    return GcReport(removed=tuple(collection.removed), swept=tuple(collection.swept), kept=tuple(collection.kept))
+
+
+class _Collection:
+    """One run. Borrows the state folder."""
+
+    def __init__(self, state: StateFolder, older_than_s: float) -> None:
+        self._state = state
+        self._older_than_s = older_than_s
+        self.removed: list[RuntimeId] = []
+        self.swept: list[str] = []
+        self.kept: list[KeptFolder] = []
+
+    def consider(self, runtime_id: RuntimeId) -> None:
+        """A published step."""
+        try:
+            with self._state.open_step(runtime_id) as step:
+                reason = self._why_kept(step) or self._remove(step)
+        except SpurprocError as error:
+            if isinstance(error, AlreadyGone) and not self._state.runtime.has(str(runtime_id)):
+                return  # by somebody else meanwhile
+            reason = str(error)
+        if reason:
+            self.kept.append(KeptFolder(name=str(runtime_id), reason=reason))
+        else:
+            self.removed.append(runtime_id)
+
+    def _why_kept(self, step: StepFolder) -> str:
+        """Empty for one that may go."""
+        launch, history = step.launch(), step.history()
+        if not is_over(launch, history):
+            return "it is not over"
+        if history.acknowledged is None:
+            return "it is not acknowledged"
+        if _age_s(step.folder, JOURNAL_NAME) < self._older_than_s:
+            return f"it was written to within {self._older_than_s:g} s"
+        return ""
+
+    def _remove(self, step: StepFolder) -> str:
+        lock = FolderLock.take(step.folder)
+        if lock is None:
+            return "its supervisor is there"
+        with lock:
+            if not step.folder.is_named():
+                raise AlreadyGone(2, f"the folder {step.folder.path!r} was removed")
+            reason = self._why_kept(step)
+            if not reason:
+                remove_cgroups(step)
+                retire_folder(self._state, step)
+        return reason
+
+    def sweep(self, name: str) -> None:
+        """Anything else."""
+        if not name.startswith((NEW_PREFIX, OLD_PREFIX)):
+            self.kept.append(KeptFolder(name=name, reason="no step has such a name"))
+            return
+        try:
+            with self._state.runtime.open_folder(name) as folder:
+                reason = _sweep(folder, name)
+        except SpurprocError as error:
+            if isinstance(error, AlreadyGone) and not self._state.runtime.has(name):
+                return
+            reason = str(error)
+        if reason:
+            self.kept.append(KeptFolder(name=name, reason=reason))
+        else:
+            self.swept.append(name)
+
+
+def _sweep(folder: PrivateFolder, name: str) -> str:
+    """Empty where it is gone now. Who makes it holds its lock from its beginning, who deletes it to its end."""
+    if not folder.has("lock"):
+        return _sweep_bare(folder, name)
+    lock = FolderLock.take(folder)
+    if lock is None:
+        return "its lock is held"
+    with lock:
+        if not folder.is_named():
+            raise AlreadyGone(2, f"the folder {folder.path!r} was renamed")
+        if name.startswith(NEW_PREFIX) and not folder.has(LAUNCH_NAME) and _is_young(folder):
+            return "its launch may be beginning"
+        delete_folder(folder)
+    return ""
+
+
+def _sweep_bare(folder: PrivateFolder, name: str) -> str:
+    if name.startswith(NEW_PREFIX) and _is_young(folder):
+        return "its launch may be beginning"
+    folder.remove()  # what is in it without a lock is not ours
+    return ""
+
+
+def _is_young(folder: PrivateFolder) -> bool:
+    return time.time() - os.fstat(folder.fileno()).st_mtime < _BEGINNING_S
+
+
+def _age_s(folder: PrivateFolder, name: str) -> float:
+    return time.time() - os.stat(name, dir_fd=folder.fileno(), follow_symlinks=False).st_mtime

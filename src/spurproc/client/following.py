@@ -1,0 +1,116 @@
+"""What tells that a step may have moved on: its supervisor while there is one, a host when there is none."""
+
+from __future__ import annotations
+
+import errno
+import select
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, closing, suppress
+
+from spurproc.client.connection import Gone, StepConnection, is_event
+from spurproc.client.host_link import HostLink
+from spurproc.client.place import OpenedStep, StepPlace
+from spurproc.core.exit_info import ExitInfo
+from spurproc.core.recorded.watch import FolderWatch, Watch
+from spurproc.errors import NotPermitted, SpurprocError, SystemCallError
+from spurproc.proto.messages import Completed, Refused, Reply, Status, Subscribe, TakeOver, Welcome
+
+__all__ = ["Following"]
+
+_PAUSE_FIRST_S, _PAUSE_LAST_S = 0.01, 1.0
+_LOOK = Watch(entries=(), timeout_s=0.0)
+"""Look at the records, and wait for nothing."""
+
+
+class Following:
+    """One step, followed. Holds a connection, and nothing else between two looks.
+
+    `completed`: its supervisor has said that nothing is owed but the report, and how it ended.
+    """
+
+    def __init__(self, place: StepPlace) -> None:
+        self._place = place
+        self._pause_s = _PAUSE_FIRST_S
+        self.completed: ExitInfo | None = None
+
+    def news(self) -> Generator[Watch, None, None]:
+        """What to wait for; each time it is resumed, whatever had come was taken in, and the records may say more.
+
+        Endless. Close it: `contextlib.closing`. Raises what keeps a host from being reached, and AlreadyGone for a step that was
+        removed. Nobody polls: it wakes by descriptors alone, unless neither supervisor nor host has anything to do with the step.
+        """
+        while True:
+            connection = self._connect()
+            if connection is not None:
+                with connection:
+                    yield from self._listen(connection)
+            yield _LOOK
+            yield from self._ask_host()
+            yield from self._look_around()
+
+    def _connect(self) -> StepConnection | None:
+        with self._place.opened() as opened:
+            try:
+                connection = StepConnection.connect(opened.step, opened.launch.capability, within_s=0.0)
+            except Gone:
+                return None
+            try:
+                connection.send(Subscribe(runtime_id=opened.runtime_id))
+            except Gone:
+                connection.close()
+                return None
+        return connection
+
+    def _listen(self, connection: StepConnection) -> Generator[Watch, None, None]:
+        """Until the supervisor is gone. Its state changes before the effects of that are done: it is asked, and answers after."""
+        with suppress(Gone):
+            while True:
+                yield Watch(entries=((connection.fileno(), select.POLLIN),), timeout_s=None)
+                connection.take_in()
+                messages = connection.messages()
+                self._note(messages)
+                if any(is_event(message) for message in messages):
+                    connection.send(Status(runtime_id=connection.runtime_id))
+
+    def _note(self, messages: list[Reply]) -> None:
+        for message in messages:
+            match message:
+                case Completed(end=end):
+                    self.completed = end
+                case Welcome():
+                    self._pause_s = _PAUSE_FIRST_S
+                case Refused(why=why):
+                    what = f"cannot follow step {self._place.runtime_id}: its supervisor refuses: {why}"
+                    raise NotPermitted(errno.EPERM, what)
+
+    def _ask_host(self) -> Generator[Watch, None, None]:
+        """Nobody supervises it: a host sees to it, and answers once there is something new."""
+        with ExitStack() as held:
+            with self._place.opened() as opened:
+                link = yield from HostLink.opening(opened.state)
+            held.callback(link.close)
+            link.send(TakeOver(runtime_id=self._place.runtime_id))
+            while link.receive() is None:
+                yield Watch(entries=((link.fileno(), select.POLLIN),), timeout_s=None)
+
+    def _look_around(self) -> Iterator[Watch]:
+        """A host has answered. Mostly that is the news; else the step is another host's, or somebody looks at it just now.
+
+        A supervisor that is just being forked shows itself by its socket, one that has no room for us by nothing.
+        """
+        with ExitStack() as held, self._place.opened() as opened:
+            yield Watch(entries=self._signs(opened, held), timeout_s=self._pause_s)
+        self._pause_s = min(2 * self._pause_s, _PAUSE_LAST_S)
+
+    @staticmethod
+    def _signs(opened: OpenedStep, held: ExitStack) -> tuple[tuple[int, int], ...]:
+        """Its folder changes, or the host that is its witness ends."""
+        entries: list[tuple[int, int]] = []
+        with suppress(SystemCallError):  # no inotify instance is left: the pause ends by itself
+            watch = held.enter_context(closing(FolderWatch(opened.step.folder.fileno())))
+            entries.append((watch.fileno(), select.POLLIN))
+        descriptor = opened.descriptor()
+        if descriptor is not None:
+            with suppress(SpurprocError):
+                entries.append((held.enter_context(descriptor.host.open()).fileno(), select.POLLIN))
+        return tuple(entries)
