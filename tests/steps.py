@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import socket
 import struct
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,13 +19,27 @@ from spurproc.core.durable.journal import read_journal
 from spurproc.proto.codec import decode, encode
 from spurproc.proto.descriptor import DESCRIPTOR_LIMIT_BYTES, DESCRIPTOR_NAME, Descriptor
 from spurproc.proto.host_folder import host_address, open_host_folder
+from spurproc.proto.journal_record import History
 from spurproc.proto.messages import Retire
 from spurproc.proto.runtime_id import RuntimeId
 from spurproc.proto.step_folder import StateFolder
+from tests import cgroup_folder
 
 KILL_AT_ONCE = KillPlan(steps=((9, None),))
 WAIT_S = 60.0
 _CREDENTIALS = struct.Struct("=iII")
+
+
+def host_without_cgroups(folder: Path) -> Path:
+    """A program to start the host by: in a mount namespace where the cgroup2 mount, if there is one, is read-only."""
+    program = folder / "spurstepd-bare"
+    mount = cgroup_folder.mount()
+    enter = "" if mount is None else f"mount -o remount,bind,ro {mount} &&"
+    stepd = Path(sys.executable).with_name("spurstepd")
+    inside = f'{enter} exec env -u SPURPROC_CGROUP_ROOT {stepd} "$@"'
+    program.write_text(f"#!/bin/sh\nexec unshare --mount sh -c '{inside}' spurstepd \"$@\"\n")
+    program.chmod(0o755)
+    return program
 
 
 class Steps:
@@ -64,6 +79,15 @@ class Steps:
         """The names of what its journal holds, in order."""
         with StateFolder.open(self.path) as state, state.open_step(step.runtime_id) as folder:
             return [line.split(b'"')[3].decode() for line in read_journal(folder.folder)]
+
+    def history(self, step: Step) -> History:
+        """What its journal says."""
+        with StateFolder.open(self.path) as state, state.open_step(step.runtime_id) as folder:
+            return folder.history()
+
+    def folder(self, step: Step) -> Path:
+        """Where its records stand."""
+        return self.path / "runtime" / str(step.runtime_id)
 
     def kill(self, *victims: ProcessIdentity) -> None:
         """SIGKILL, and back once each of them is gone. By pidfds that were opened by identity."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from spurproc.client.host_link import PROGRAM_VARIABLE
 from tests import cgroup_folder
-from tests.steps import Steps
+from tests.fifo import Gate, Told
+from tests.steps import Steps, host_without_cgroups
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -24,3 +28,33 @@ def steps(tmp_path: Path) -> Iterator[Steps]:
     made = Steps(tmp_path / "state")
     yield made
     made.end_all()
+
+
+@pytest.fixture
+def bare_steps(steps: Steps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Steps:
+    """As `steps`, where the host may make no cgroups: what holds a tree together is that it descends from its supervisor."""
+    monkeypatch.setenv(PROGRAM_VARIABLE, str(host_without_cgroups(tmp_path)))
+    return steps
+
+
+@pytest.fixture
+def commons() -> Iterator[Path]:
+    """A folder that every user may write to."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o777)
+        yield folder
+
+
+@pytest.fixture
+def told(commons: Path) -> Iterator[Callable[[str], Told]]:
+    """Make FIFOs that a job can tell something on, each by a name."""
+    with ExitStack() as made:
+        yield lambda name: made.enter_context(Told(commons / name))
+
+
+@pytest.fixture
+def gate(commons: Path) -> Iterator[Callable[[str], Gate]]:
+    """Make FIFOs that a job can wait on."""
+    with ExitStack() as made:
+        yield lambda name: made.enter_context(Gate(commons / name))

@@ -11,8 +11,9 @@ from spurproc.proto.step_state import StepState
 from spurproc.stepd.table import REQUESTS, TABLE, Effect, Facts, Move, StepEvent, move
 
 EVERY_STEP = [
-    Facts(has_leader=leader, has_prolog=prolog, has_epilog=epilog)
-    for leader, prolog, epilog in itertools.product((True, False), repeat=3)
+    Facts(has_leader=leader, has_prolog=prolog, has_epilog=epilog, prolog_left=prolog and left)
+    for leader, prolog, epilog, left in itertools.product((True, False), repeat=4)
+    if prolog or not left
 ]
 
 FIRST = {

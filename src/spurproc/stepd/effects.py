@@ -187,7 +187,10 @@ class EffectRunner:
 
     def _walk_plan(self) -> None:
         self.held_by = ()
-        self.walk.begin(self.plan)
+        if self.records.history.emptied is None:
+            self.walk.begin(self.plan)
+        else:
+            self._emptied(self.records.history.emptied.proof)
 
     def _end_is_recorded(self) -> bool:
         return self.records.history.end is not None
@@ -236,8 +239,9 @@ class EffectRunner:
         return StatusReply(state=state, end=self.records.history.end, held_by=self.held_by)
 
     def _record_emptied(self) -> None:
-        with suppress(SpurprocError):  # can be asked again
-            self.records.emptied(self._proof, self.tree.usage())
+        if self.records.history.emptied is None:
+            with suppress(SpurprocError):  # can be asked again
+                self.records.emptied(self._proof, self.tree.usage())
         self._remove_cgroup()
 
     def _remove_cgroup(self) -> None:

@@ -32,7 +32,7 @@ PROLOG, EPILOG = "prolog", "epilog"
 
 
 class HookRun:
-    """Which hook is due follows from the journal: the prolog until the step's end is recorded, then the epilog.
+    """Which hook is due follows from the journal: the prolog until the step's end is recorded, or it was left; then the epilog.
 
     While one runs nothing else of the step does: all that descends from here then is its own, and is ended along with it.
     """
@@ -57,8 +57,16 @@ class HookRun:
         self._end: ExitInfo | None = None
         self._why_ended = ""
 
+    @property
+    def prolog_left(self) -> bool:
+        """Whether the prolog was begun, and nobody has seen its end."""
+        history = self._records.history
+        return PROLOG in history.hooks_begun and PROLOG not in history.hooks_completed
+
     def _due(self) -> tuple[str, Hook | None]:
-        return (PROLOG, self._launch.prolog) if self._records.history.end is None else (EPILOG, self._launch.epilog)
+        if self._records.history.end is None or self.prolog_left:
+            return PROLOG, self._launch.prolog
+        return EPILOG, self._launch.epilog
 
     def holds(self, pid: int) -> bool:
         """Whether the child of that number is a running hook's to reap."""

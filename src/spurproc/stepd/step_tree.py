@@ -12,6 +12,7 @@ from spurproc.core.cgroup.root import CgroupRoot
 from spurproc.core.cgroup.signal_report import SignalReport
 from spurproc.core.cgroup.step import keep_step, make_step
 from spurproc.core.cgroup.usage import CgroupUsage, read_usage
+from spurproc.core.observation import Liveness
 from spurproc.core.process.identity import ProcessIdentity
 from spurproc.core.tree.leader import Leader
 from spurproc.core.tree.members import Containment, ProcessTree
@@ -32,6 +33,7 @@ class StepTree:
         self.cgroup: Cgroup | None = None
         self.leader: Leader | None = None
         self._subreaper: ProcessIdentity | None = ProcessIdentity.of(os.getpid())
+        self._removed = False
 
     def make_cgroup(self, launch: LaunchRecord, root: CgroupRoot | None) -> None:
         """A fresh one under its limits, if the step is to have one. Raises Unsupported where that is required and cannot be."""
@@ -57,12 +59,15 @@ class StepTree:
         if before.leader is not None:
             self.leader = Leader(identity=before.leader)
         if before.cgroup is not None:
-            with suppress(SpurprocError):
-                self.cgroup = _same_cgroup(before.cgroup)
+            try:
+                self.cgroup = Cgroup.open(before.cgroup.path, before.cgroup.inode)
+            except SpurprocError:
+                self._removed = before.cgroup.liveness() is Liveness.GONE
 
     def whole(self) -> ProcessTree | None:
-        """All that is reached; None for nothing at all, a step that never had a leader and whose cgroup is gone."""
-        if self.cgroup is None and self.leader is None and self._subreaper is None:
+        """All that is reached; None for nothing at all: neither a leader nor a cgroup, or both are proven to be gone."""
+        over = self._removed and (self.leader is None or self.leader.liveness() is Liveness.GONE)
+        if over or (self.cgroup is None and self.leader is None and self._subreaper is None):
             return None
         return ProcessTree(leader=self.leader, cgroup=self.cgroup, subreaper=self._subreaper)
 
@@ -107,11 +112,3 @@ class StepTree:
             except SpurprocError:
                 return False
         return True
-
-
-def _same_cgroup(record: CgroupRecord) -> Cgroup | None:
-    cgroup = Cgroup.open(record.path)
-    if cgroup.inode == record.inode:
-        return cgroup
-    cgroup.close()
-    return None

@@ -86,13 +86,14 @@ class Supervisor:
         self._effects: deque[Effect] = deque()
         self._busy = False
         self._retry_s = _RETRY_FIRST_S
+        self._control = ControlSocket(self._loop, launch.runtime_id, launch.capability, self._answer)
+        self._run = EffectRunner(surroundings, launch, self._loop, self._control, self._post)
         self._facts = Facts(
             has_leader=launch.program is not None,
             has_prolog=launch.prolog is not None,
             has_epilog=launch.epilog is not None,
+            prolog_left=self._run.hooks.prolog_left,
         )
-        self._control = ControlSocket(self._loop, launch.runtime_id, launch.capability, self._answer)
-        self._run = EffectRunner(surroundings, launch, self._loop, self._control, self._post)
         self._signals = SignalSource(_SIGNALS)
         self._folder_watch = FolderWatch(self._loop, surroundings.step.folder, self._folder_removed)
 

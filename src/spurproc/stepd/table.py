@@ -106,6 +106,8 @@ class Facts:
     has_leader: bool
     has_prolog: bool
     has_epilog: bool
+    prolog_left: bool = False
+    """Another supervisor began it and did not see its end: what is left of it has to be ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +139,18 @@ _EMPTYING, _EPILOG, _HELD, _COMPLETED, _LEAVING = (
 _BEGIN_HOOK = (Effect.RECORD_HOOK_BEGUN, Effect.RUN_HOOK)
 _END = (Effect.RECORD_EXIT_OBSERVED, Effect.REAP_LEADER, Effect.TELL_ENDED)
 _STOP = (Effect.RECORD_TERMINATING, Effect.WALK_PLAN)
+_PROLOG_FAILED = Move(_EMPTYING, (Effect.RECORD_HOOK_COMPLETED, *_END, Effect.WALK_PLAN))
 
 
 def _to(state: StepState, *effects: Effect) -> Handler:
     answer = Move(state, effects)
     return lambda _: answer
+
+
+def _succeed(facts: Facts) -> Move:
+    if facts.prolog_left:
+        return Move(_PROLOG, (Effect.BIND, Effect.LOWER, *_BEGIN_HOOK))
+    return Move(_EMPTYING, (Effect.BIND, Effect.TELL_ENDED, Effect.LOWER, Effect.WALK_PLAN))
 
 
 def _launch(facts: Facts) -> Move:
@@ -155,6 +164,8 @@ def _start(facts: Facts) -> Move:
 
 
 def _prolog_passed(facts: Facts) -> Move:
+    if facts.prolog_left:
+        return _PROLOG_FAILED
     launched = _launch(facts)
     return Move(launched.state, (Effect.RECORD_HOOK_COMPLETED, *launched.effects))
 
@@ -179,7 +190,7 @@ _LEAVE = _to(_LEAVING, Effect.LEAVE)
 _LISTED: dict[StepState, dict[StepEvent, Handler]] = {
     _NEW: {
         StepEvent.BEGIN: _to(_READY, Effect.BIND, Effect.MAKE_CGROUP, Effect.DESCRIBE, Effect.SAY_READY),
-        StepEvent.SUCCEED: _to(_EMPTYING, Effect.BIND, Effect.TELL_ENDED, Effect.LOWER, Effect.WALK_PLAN),
+        StepEvent.SUCCEED: _succeed,
         StepEvent.GAVE_UP: _NOT_STARTED,
     },
     _READY: {
@@ -190,7 +201,7 @@ _LISTED: dict[StepState, dict[StepEvent, Handler]] = {
     },
     _PROLOG: {
         StepEvent.HOOK_PASSED: _prolog_passed,
-        StepEvent.HOOK_FAILED: _to(_EMPTYING, Effect.RECORD_HOOK_COMPLETED, *_END, Effect.WALK_PLAN),
+        StepEvent.HOOK_FAILED: lambda _: _PROLOG_FAILED,
         StepEvent.GAVE_UP: _NOT_STARTED,
         StepEvent.TERMINATE: _to(_PROLOG, Effect.END_HOOK),
     },
