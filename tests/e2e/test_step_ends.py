@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from spurproc import ExitKind, ExitSource, Liveness
+from spurproc.client.host_link import HostLink
+from spurproc.proto.messages import TakeOver
+from spurproc.proto.step_folder import StateFolder
 from tests.steps import WAIT_S, Steps
 
 ENDS = [
@@ -76,6 +79,7 @@ def test_host_and_supervisor_die_and_a_new_host_holds_the_leader(steps: Steps, t
     assert step.wait(WAIT_S, completed=True) == end
 
 
+@pytest.mark.needs_facility("pidfd_exit_info")
 def test_nobody_is_left_to_see_the_end(steps: Steps, tmp_path: Path) -> None:
     """Host and supervisor gone, and the leader reaped before anybody came: UNKNOWN, with the reason, and never a guess."""
     go = tmp_path / "go"
@@ -95,10 +99,15 @@ def test_a_row_of_steps_leaves_nothing_growing(steps: Steps) -> None:
     """Neither descriptors of the host, nor of its client, nor cgroups; what stays of each step is its folder."""
 
     def held() -> tuple[int, int, list[str]]:
-        with steps.descriptor(first).host.open() as host:
-            cgroup = steps.descriptor(first).cgroup
-            left = [] if cgroup is None else [path.name for path in Path(cgroup.path).parent.iterdir() if path.is_dir()]
-            return len(list(Path(f"/proc/{host.pid}/fd").iterdir())), len(list(Path("/proc/self/fd").iterdir())), left
+        cgroup = steps.descriptor(first).cgroup
+        left = [] if cgroup is None else [path.name for path in Path(cgroup.path).parent.iterdir() if path.is_dir()]
+        with StateFolder.open(steps.path) as state, steps.descriptor(first).host.open() as host:
+            link = HostLink.open(state)
+            link.send(TakeOver(runtime_id=first.runtime_id))
+            link.receive(WAIT_S)  # behind all that the host had to do before
+            of_host, ours = (len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in (host.pid, "self"))
+            link.close()
+        return of_host, ours, left
 
     def one() -> None:
         step = steps.launch(["true"])

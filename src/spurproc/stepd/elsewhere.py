@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import select
 from collections.abc import Callable
 
 from spurproc.core.process.pidfd import Pidfd
@@ -26,13 +25,13 @@ class Elsewhere:
         self.step = step
         self._loop = loop
         self._host: Pidfd | None = host
-        self._loop.watch(host.fileno(), select.EPOLLIN, lambda _: on_host_gone(self))
+        self._loop.watch_end(host, lambda: on_host_gone(self))
         fcntl.fcntl(step.folder.fileno(), fcntl.F_NOTIFY, _CHANGES)
 
     def close(self) -> None:
         """Let go. May be called twice."""
         host, self._host = self._host, None
         if host is not None:
-            self._loop.forget(host.fileno())
+            self._loop.forget_end(host)
             host.close()
             self.step.close()

@@ -14,7 +14,6 @@ from spurproc.core.cgroup.root import CgroupRoot
 from spurproc.core.durable.lock import FolderLock
 from spurproc.core.durable.private_folder import PrivateFolder
 from spurproc.core.process.identity import ProcessIdentity
-from spurproc.core.process.pidfd import Pidfd
 from spurproc.core.spawn.program import program_fd
 from spurproc.errors import SpurprocError
 from spurproc.proto.runtime_id import RuntimeId
@@ -42,9 +41,13 @@ class ForkRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forked:
-    """The host's hold on a supervisor: its pidfd, and the end of the channel on which it hands its leader over."""
+    """The host's hold on a supervisor, its child.
 
-    pidfd: Pidfd
+    The number is the supervisor's until it is reaped here. `channel` is the end on which it hands its leader over; end of file
+    there is its death, for no other process keeps a copy.
+    """
+
+    pid: int
     channel: socket
 
 
@@ -57,7 +60,7 @@ def fork_supervisor(request: ForkRequest) -> Forked:
         _become(request, theirs)
     theirs.close()
     ours.setblocking(False)
-    return Forked(pidfd=Pidfd.open(pid), channel=ours)
+    return Forked(pid=pid, channel=ours)
 
 
 def _become(request: ForkRequest, channel: socket) -> None:

@@ -6,10 +6,14 @@ import select
 import time
 from collections.abc import Callable
 
+from spurproc.core.observation import Liveness
+from spurproc.core.process.pidfd import Pidfd
+
 __all__ = ["Loop"]
 
 _WAIT_LAST_S = 2_000_000.0
 """epoll_wait(2) counts milliseconds in an int. Who waits longer looks at the clock once in between."""
+_LOOK_S = 0.02
 
 
 class Loop:
@@ -33,6 +37,32 @@ class Loop:
         """Watch it no more; before it is closed, for a copy elsewhere would keep it watched."""
         if self._callbacks.pop(fd, None) is not None:
             self._epoll.unregister(fd)
+
+    def watch_end(self, pidfd: Pidfd, callback: Callable[[], None], *, reaped: bool = False) -> None:
+        """Call `callback` once, when that process has ended, or with `reaped` when it was reaped as well.
+
+        Where pidfd_open(2) is refused, what holds a process cannot be polled, and is looked at every 20 ms.
+        """
+
+        def ended() -> None:
+            self.forget_end(pidfd)
+            callback()
+
+        def look() -> None:
+            if pidfd.liveness() is Liveness.GONE:
+                callback()
+            else:
+                self.at(f"pidfd {pidfd.fileno()}", _LOOK_S, look)
+
+        if pidfd.pollable:
+            self.watch(pidfd.fileno(), 0 if reaped else select.EPOLLIN, lambda _: ended())  # EPOLLHUP comes unasked for
+        else:
+            look()
+
+    def forget_end(self, pidfd: Pidfd) -> None:
+        """Watch it no more; before it is closed."""
+        self.cancel(f"pidfd {pidfd.fileno()}")
+        self.forget(pidfd.fileno())
 
     def at(self, name: str, after_s: float, callback: Callable[[], None]) -> None:
         """Call `callback` once, `after_s` from now; a timer of the same name is replaced."""

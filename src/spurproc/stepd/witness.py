@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 from _socket import AF_UNIX, CMSG_SPACE, MSG_CMSG_CLOEXEC, SCM_RIGHTS, SOCK_STREAM, SOL_SOCKET, socket
 from array import array
@@ -17,7 +18,7 @@ from spurproc.core.process.identity import ProcessIdentity
 from spurproc.core.process.pidfd import Pidfd
 from spurproc.core.spawn.starting import read_progress
 from spurproc.core.vantage import read_boot_id
-from spurproc.errors import AlreadyGone, SpurprocError, WaitTimeout
+from spurproc.errors import AlreadyGone, SpurprocError
 from spurproc.proto.launch_record import LaunchRecord
 from spurproc.proto.owed import is_over
 from spurproc.proto.step_folder import StepFolder
@@ -67,12 +68,12 @@ class Witness:
         return self._supervisor is not None
 
     def may_wait_for(self, pid: int) -> bool:
-        """Whether that child is not the host's to reap: the supervisor, the leader, or one that may turn out to be the leader.
+        """Whether that child, a zombie, is not the host's to reap: the supervisor, the leader, or one that may be the leader yet.
 
-        A supervisor that has died, and is not reaped here yet, may have handed one over.
+        What a supervisor that has died has handed over is not known before its channel was read to the end.
         """
         if self._supervisor is not None:
-            return self._supervisor.pidfd.liveness() is Liveness.GONE
+            return self._supervisor.pid == pid or _has_ended(self._supervisor.pid)
         return self._leader is not None and self.forked_here and self._leader.pid == pid
 
     def watch_supervisor(self, forked: Forked) -> None:
@@ -80,47 +81,39 @@ class Witness:
         self._supervisor = forked
         self.forked_here = True
         self._loop.watch(forked.channel.fileno(), select.EPOLLIN, self._receive)
-        self._loop.watch(forked.pidfd.fileno(), select.EPOLLIN, lambda _: self._supervisor_ended())
 
     def hold_leader(self, leader: Pidfd) -> None:
         """Of a step whose supervisor and host are gone: not our child, but held before its end. Takes `leader`."""
         self._leader = leader
 
     def _receive(self, _: int) -> None:
-        while self._receive_one():
-            pass
-
-    def _receive_one(self) -> bool:
-        """What the supervisor has to say: one leader. False: that was all, for now or for good."""
-        if self._supervisor is None:
-            return False
-        try:
-            name, control, _, _ = self._supervisor.channel.recvmsg(_NAME_BYTES, CMSG_SPACE(_TWO_FDS), MSG_CMSG_CLOEXEC)
-        except BlockingIOError:
-            return False
-        except OSError:
-            name, control = b"", []
-        if not name:
-            self._loop.forget(self._supervisor.channel.fileno())
-            return False
-        for level, kind, rights in control:
-            if (level, kind) == (SOL_SOCKET, SCM_RIGHTS):
-                pidfd, channel = array("i", rights[:_TWO_FDS])
-                self._leader = Pidfd.take_fd(pidfd, ProcessIdentity.from_text(name.decode("ascii")).pid)
-                self._leader_channel = socket(AF_UNIX, SOCK_STREAM, 0, channel)
-        return True
-
-    def _supervisor_ended(self) -> None:
-        """Its channel is read to the end before any orphan is reaped: the next one may be its leader."""
-        self._receive(0)
+        """What the supervisor has to say, one leader; and that it has ended: then no more will come."""
         if self._supervisor is None:
             return
-        for fd in (self._supervisor.channel.fileno(), self._supervisor.pidfd.fileno()):
-            self._loop.forget(fd)
-        with suppress(WaitTimeout):
-            self._supervisor.pidfd.wait(0, reap_grace_s=0)
-        self._supervisor.channel.close()
-        self._supervisor.pidfd.close()
+        try:
+            while name := self._receive_one(self._supervisor.channel):
+                pass
+        except BlockingIOError:
+            return
+        except OSError:
+            name = b""
+        if not name:
+            self._supervisor_ended(self._supervisor)
+
+    def _receive_one(self, channel: socket) -> bytes:
+        name, control, _, _ = channel.recvmsg(_NAME_BYTES, CMSG_SPACE(_TWO_FDS), MSG_CMSG_CLOEXEC)
+        for level, kind, rights in control:
+            if (level, kind) == (SOL_SOCKET, SCM_RIGHTS):
+                pidfd, leader_channel = array("i", rights[:_TWO_FDS])
+                self._leader = Pidfd.take_fd(pidfd, ProcessIdentity.from_text(name.decode("ascii")).pid)
+                self._leader_channel = socket(AF_UNIX, SOCK_STREAM, 0, leader_channel)
+        return name
+
+    def _supervisor_ended(self, supervisor: Forked) -> None:
+        """Its channel was read to the end before any orphan is reaped: the next one may be its leader."""
+        self._loop.forget(supervisor.channel.fileno())
+        supervisor.channel.close()
+        os.waitpid(supervisor.pid, 0)  # on its last steps, or a zombie
         self._supervisor = None
         self._on_reaped()
         self.await_leader()
@@ -128,15 +121,12 @@ class Witness:
     def await_leader(self) -> None:
         """Conclude once the leader has ended; at once where there is none."""
         if self._leader is not None and self._leader.liveness() is not Liveness.GONE:
-            # One that was reaped by another can be asked only after that: POLLHUP, not POLLIN.
-            events = select.EPOLLIN if self.forked_here else select.EPOLLHUP
-            self._loop.watch(self._leader.fileno(), events, lambda _: self._leader_ended())
+            # One that is not our child can be asked only once it was reaped.
+            self._loop.watch_end(self._leader, self._leader_ended, reaped=not self.forked_here)
         else:
             self.conclude()
 
     def _leader_ended(self) -> None:
-        if self._leader is not None:
-            self._loop.forget(self._leader.fileno())
         self.conclude()
 
     def conclude(self) -> None:
@@ -217,15 +207,18 @@ class Witness:
         """Let go of everything. May be called twice."""
         self._loop.cancel(f"conclude {self.step.runtime_id}")
         if self._supervisor is not None:
-            for fd in (self._supervisor.channel.fileno(), self._supervisor.pidfd.fileno()):
-                self._loop.forget(fd)
+            self._loop.forget(self._supervisor.channel.fileno())
             self._supervisor.channel.close()
-            self._supervisor.pidfd.close()
             self._supervisor = None
         if self._leader is not None:
-            self._loop.forget(self._leader.fileno())
+            self._loop.forget_end(self._leader)
             self._leader.close()
             self._leader = None
         if self._leader_channel is not None:
             self._leader_channel.close()
         self.step.close()
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether that child of ours is a zombie."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None

@@ -241,6 +241,11 @@ class Pidfd:
         return self._bits
 
     @property
+    def pollable(self) -> bool:
+        """Whether poll(2) tells its end; else it is the folder /proc/PID, to be looked at again and again."""
+        return not self._folder
+
+    @property
     def _folder(self) -> bool:
         return not self._bits & lib.SPUR_FACILITY_PIDFD_OPEN
 
