@@ -164,3 +164,10 @@ def test_a_terminate_is_heeded_until_the_epilog() -> None:
     """Nobody is told to try again later by a step that may run on for days."""
     refusing = {state for state in StepState if TABLE[state, StepEvent.TERMINATE] is None}
     assert refusing == {StepState.NEW, StepState.EPILOG, StepState.LEAVING}
+
+
+@pytest.mark.parametrize("facts", EVERY_STEP)
+def test_a_successor_acts_on_nothing_that_it_has_not_taken_over(facts: Facts) -> None:
+    answer = move(StepState.NEW, StepEvent.SUCCEED, facts)
+    assert answer is not None
+    assert answer.effects[:2] == (Effect.BIND, Effect.INHERIT)

@@ -67,7 +67,8 @@ class EffectRunner:
         self.plan: KillPlan = launch.kill_plan
         self.held_by: tuple[str, ...] = ()
         self._methods: dict[Effect, Callable[[], object]] = {
-            Effect.BIND: self._bind,
+            Effect.BIND: lambda: control.bind(around.step),
+            Effect.INHERIT: self._inherit,
             Effect.MAKE_CGROUP: lambda: self.tree.make_cgroup(launch, around.root),
             Effect.DESCRIBE: self._describe,
             Effect.SAY_READY: self._say_ready,
@@ -117,9 +118,8 @@ class EffectRunner:
 
     # On the way to the leader.
 
-    def _bind(self) -> None:
-        self._control.bind(self._around.step)
-        before = self._around.step.descriptor() if self.is_successor else None
+    def _inherit(self) -> None:
+        before = self._around.step.descriptor()
         if before is not None:
             self.tree.inherit(before)
             self.records.describe(self._identity, self._around.host, before.cgroup, before.leader)

@@ -54,15 +54,20 @@ class StepTree:
         return None if self.cgroup is None else self.cgroup.record()
 
     def inherit(self, before: Descriptor) -> None:
-        """What another supervisor has left: nothing of it descends from here. A cgroup that is gone had nobody left in it."""
+        """What another supervisor has left: nothing of it descends from here. A cgroup that is gone had nobody left in it.
+
+        Raises what keeps one from being opened that may be there: without it nobody could say that the tree is empty.
+        """
         self._subreaper = None
         if before.leader is not None:
             self.leader = Leader(identity=before.leader)
-        if before.cgroup is not None:
+        if before.cgroup is not None and self.cgroup is None:
             try:
                 self.cgroup = Cgroup.open(before.cgroup.path, before.cgroup.inode)
             except SpurprocError:
                 self._removed = before.cgroup.liveness() is Liveness.GONE
+                if not self._removed:
+                    raise
 
     def whole(self) -> ProcessTree | None:
         """All that is reached; None for nothing at all: neither a leader nor a cgroup, or both are proven to be gone."""

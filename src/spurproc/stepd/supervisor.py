@@ -62,6 +62,7 @@ _GIVE_UP = frozenset(
 """On the way to the leader: if one fails, it never runs."""
 _MUST = frozenset(
     {
+        Effect.INHERIT,
         Effect.RECORD_HOOK_BEGUN,
         Effect.RECORD_HOOK_COMPLETED,
         Effect.RECORD_EXIT_OBSERVED,

@@ -69,6 +69,7 @@ class Effect(enum.Enum):
     """What a supervisor does. Those that begin with `record` are durable, or appended, before the next one begins."""
 
     BIND = "bind the control socket"
+    INHERIT = "take over what another supervisor has left"
     MAKE_CGROUP = "make the cgroup"
     DESCRIBE = "write the descriptor"
     SAY_READY = "say ready"
@@ -149,8 +150,8 @@ def _to(state: StepState, *effects: Effect) -> Handler:
 
 def _succeed(facts: Facts) -> Move:
     if facts.prolog_left:
-        return Move(_PROLOG, (Effect.BIND, Effect.LOWER, *_BEGIN_HOOK))
-    return Move(_EMPTYING, (Effect.BIND, Effect.TELL_ENDED, Effect.LOWER, Effect.WALK_PLAN))
+        return Move(_PROLOG, (Effect.BIND, Effect.INHERIT, Effect.LOWER, *_BEGIN_HOOK))
+    return Move(_EMPTYING, (Effect.BIND, Effect.INHERIT, Effect.TELL_ENDED, Effect.LOWER, Effect.WALK_PLAN))
 
 
 def _launch(facts: Facts) -> Move:

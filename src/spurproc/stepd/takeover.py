@@ -37,7 +37,7 @@ def conclusion(
     if launch.boot_id != boot_id:
         return ExitInfo.unknown("the machine was restarted before the end was recorded")
     if descriptor is None or descriptor.leader is None:
-        return _never_started("its supervisor ended before it had a leader at its gate")
+        return _never_started("nobody supervises it, and no leader of it was at its gate")
     if descriptor.host.liveness() is not Liveness.GONE:
         return NotYours.HOST_LIVES
     return _end_of_leader(descriptor.leader, history, leader)
