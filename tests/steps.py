@@ -32,12 +32,20 @@ _CREDENTIALS = struct.Struct("=iII")
 
 def host_without_cgroups(folder: Path) -> Path:
     """A program to start the host by: in a mount namespace where the cgroup2 mount, if there is one, is read-only."""
-    program = folder / "spurstepd-bare"
     mount = cgroup_folder.mount()
-    enter = "" if mount is None else f"mount -o remount,bind,ro {mount} &&"
+    bare = "" if mount is None else f"mount -o remount,bind,ro {mount} &&"
+    return _host_program(folder, f"{bare} exec env -u SPURPROC_CGROUP_ROOT")
+
+
+def host_with_mounts_of_its_own(folder: Path) -> Path:
+    """A program to start the host by: what is mounted there is seen nowhere else."""
+    return _host_program(folder, "exec")
+
+
+def _host_program(folder: Path, enter: str) -> Path:
+    program = folder / "spurstepd-elsewhere"
     stepd = Path(sys.executable).with_name("spurstepd")
-    inside = f'{enter} exec env -u SPURPROC_CGROUP_ROOT {stepd} "$@"'
-    program.write_text(f"#!/bin/sh\nexec unshare --mount sh -c '{inside}' spurstepd \"$@\"\n")
+    program.write_text(f'#!/bin/sh\nexec unshare --mount sh -c \'{enter} {stepd} "$@"\' spurstepd "$@"\n')
     program.chmod(0o755)
     return program
 
