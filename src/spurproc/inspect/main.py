@@ -24,7 +24,11 @@ _MESSAGE_LIMIT = 600  # characters of a line that may name a path of 4096
 
 COMMANDS = {
     "doctor": "doctor.command",
+    "events": "steps.events",
     "exit": "ending",
+    "fsck": "steps.fsck",
+    "logs": "steps.logs",
+    "ls": "steps.ls",
     "show": "show",
     "signal": "signalling",
     "tree": "tree",
@@ -35,6 +39,7 @@ COMMANDS = {
 
 _EPILOG = """
 TARGET is PID, PID:INODE (the inode of its pidfd, as `show` prints it) or the FOLDER of a recorded run.
+STATE_DIR is the state folder of supervised steps, STEP the id of one: JOB.ATTEMPT.STEP.
 
 \b
 Exit codes: 0 holds, 1 does not hold or the process failed, 2 usage,

@@ -31,6 +31,7 @@ from spurproc.inspect.provenance import (
     run_fields,
     run_rows,
 )
+from spurproc.inspect.steps.show import show_step, step_of
 from spurproc.inspect.target import TARGET, FolderTarget, Target
 
 __all__ = ["command"]
@@ -45,11 +46,14 @@ _Rows = list[tuple[str, Cell]]
 )
 @json_option
 def command(target: Target, limit: int, as_json: bool) -> Answer:
-    """Show what is known of TARGET, and what that rests on.
+    """Show what is known of TARGET, and what that rests on. A supervised step is STATE_DIR/runtime/STEP.
 
     Exit code 0 if there is something to show, alive or not; 1 if it is gone, or no run.
     """
     if isinstance(target, FolderTarget):
+        step = step_of(target.path)
+        if step is not None:
+            return show_step(*step)
         with open_folder(target) as folder:
             return _of_folder(folder, limit)
     with open_process(target) as process:

@@ -22,7 +22,7 @@ from spurproc.proto.journal_record import History, history_of
 from spurproc.proto.launch_record import LAUNCH_LIMIT_BYTES, LAUNCH_NAME, LaunchRecord
 from spurproc.proto.runtime_id import RuntimeId
 
-__all__ = ["NEW_PREFIX", "OLD_PREFIX", "SOCKET_NAME", "StateFolder", "StepFolder"]
+__all__ = ["NEW_PREFIX", "OLD_PREFIX", "RUNTIME_NAME", "SOCKET_NAME", "StateFolder", "StepFolder"]
 
 RUNTIME_NAME = "runtime"
 SOCKET_NAME = "control.sock"

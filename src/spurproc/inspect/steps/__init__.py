@@ -1,0 +1,1 @@
+"""Supervised steps: what a state folder holds, how each step stands, and what is wrong with it."""

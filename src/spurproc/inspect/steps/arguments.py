@@ -1,0 +1,27 @@
+"""The arguments that name a state folder and a step in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from spurproc.inspect.parameter import ParameterType
+from spurproc.proto.runtime_id import RuntimeId
+
+__all__ = ["STEP", "state_dir_argument", "step_argument"]
+
+
+class _StepType(ParameterType[RuntimeId]):
+    name = "step"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> RuntimeId:
+        return value if isinstance(value, RuntimeId) else RuntimeId.parse(str(value))
+
+
+STEP = _StepType()
+"""`<job>.<attempt>.<step>`; reserved steps by name: 7.1.batch."""
+
+state_dir_argument: Callable[..., Any] = click.argument("state_dir", metavar="STATE_DIR", type=click.Path())
+step_argument: Callable[..., Any] = click.argument("runtime_id", metavar="STEP", type=STEP)

@@ -1,0 +1,47 @@
+"""`spurproc-inspect logs`: what a step has written, from the file that its launch named."""
+
+from __future__ import annotations
+
+import os
+from typing import Literal
+
+import click
+
+from spurproc.client.step import Step
+from spurproc.errors import Unsupported
+from spurproc.inspect.exit_code import ExitCode
+from spurproc.inspect.output import OutputLost, json_option
+from spurproc.inspect.steps.arguments import state_dir_argument, step_argument
+from spurproc.proto.runtime_id import RuntimeId
+
+__all__ = ["command"]
+
+
+@click.command("logs")
+@state_dir_argument
+@step_argument
+@click.option("--stderr", "stream", flag_value="stderr", default=False, help="Its standard error instead of its output.")
+@click.option("--follow", "-f", is_flag=True, help="Go on until the step is over.")
+@json_option
+def command(state_dir: str, runtime_id: RuntimeId, stream: str | None, follow: bool, as_json: bool) -> ExitCode:
+    """Print what STEP has written, byte for byte.
+
+    Exit code 0; 1 if its file cannot be read, or was removed or replaced. There is no JSON of it.
+    """
+    if as_json:
+        raise Unsupported("cannot print a step's output as JSON: it is bytes, and printed as they are")
+    name: Literal["stdout", "stderr"] = "stderr" if stream == "stderr" else "stdout"
+    for piece in Step.open(state_dir, runtime_id).logs(stream=name, follow=follow):
+        _write(piece)
+    return ExitCode.HOLDS
+
+
+def _write(piece: bytes) -> None:
+    left = memoryview(piece)
+    while left:
+        try:
+            left = left[os.write(1, left) :]
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OutputLost(f"standard output: {error.strerror}") from error
