@@ -220,7 +220,12 @@ class EffectRunner:
         failure = self.failure
         if isinstance(failure, SpawnError):
             return ExitInfo.not_started(failure.stage, failure.errno or 0, interpreter=failure.interpreter, reason=str(failure))
-        reason = str(failure or self.why or "it was told to end before it had one")
+        told = (
+            "it has no leader, and was told to end"
+            if self._launch.program is None
+            else "it was told to end before it had a leader"
+        )
+        reason = str(failure or self.why or told)
         return ExitInfo.not_started(SpawnStage.NONE.name, getattr(failure, "errno", 0) or 0, reason=reason)
 
     def _reap_leader(self) -> None:
