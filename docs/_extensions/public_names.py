@@ -24,7 +24,7 @@ _ERRORS = [name for name in spurproc.__all__ if name in vars(spurproc.errors)]
 _COMPOUND = [name for name in spurproc.__all__ if re.search(r"[a-z][A-Z]", name)]  # no word of English
 _BARE_NAME = re.compile(rf"(?<![`\w.])({'|'.join(sorted({*_ERRORS, *_COMPOUND}))})(?![`\w])")
 _SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")
-_MADE_ELSEWHERE = {"Cgroup", "Facilities", "Pidfd", "RecordedRun"}  # by their class methods, not by a call of the class
+_MADE_ELSEWHERE = {"Cgroup", "Facilities", "Pidfd", "RecordedRun", "Step"}  # by their class methods, not by a call of the class
 
 
 class LinkPublicNames(SphinxPostTransform):

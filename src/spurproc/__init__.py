@@ -2,6 +2,7 @@
 
 - `run(argv, ...)`: like subprocess.run, for a whole tree.
 - `launch_recorded(plan, folder)`: a run that outlives its launcher; `RecordedRun.open(folder)` finds it again.
+- `launch(spec, state_dir)`: a step with a supervisor that outlives its launcher; `adopt(state_dir)` finds all of them again.
 - `spawn(plan)`: start one program, as a child or detached.
 - `ProcessIdentity`, `Pidfd`, `Cgroup`: name a process for good, hold it, hold its cgroup.
 - `signal_tree`, `terminate_tree`: reach all of a tree and nothing else.
@@ -38,6 +39,14 @@ from spurproc.errors import (
 
 TYPE_CHECKING = False  # known to type checkers by its name; `typing` takes four times as long to load as all that is loaded here
 if TYPE_CHECKING:
+    from spurproc.client.act import StepAct
+    from spurproc.client.adoption import Adoption, RefusedFolder, adopt
+    from spurproc.client.collection import GcReport, KeptFolder, gc
+    from spurproc.client.journal_event import EventKind, JournalEvent
+    from spurproc.client.launch import launch
+    from spurproc.client.spec import StepSpec
+    from spurproc.client.status import StepStatus
+    from spurproc.client.step import Step
     from spurproc.core.cgroup.cgroup import Cgroup
     from spurproc.core.cgroup.limits import CgroupLimits
     from spurproc.core.cgroup.record import CgroupRecord
@@ -59,22 +68,31 @@ if TYPE_CHECKING:
     from spurproc.core.tree.members import Containment, ProcessTree
     from spurproc.core.tree.signalling import signal_tree
     from spurproc.core.tree.termination import KillPlan, Proof, Survivor, TerminationReport, terminate_tree
+    from spurproc.proto.launch_record import Hook
+    from spurproc.proto.runtime_id import RuntimeId
+    from spurproc.proto.step_state import StepState
 
 __all__ = [
+    "Adoption",
     "AlreadyGone",
     "Busy",
     "Cgroup",
     "CgroupLimits",
     "CgroupRecord",
     "Containment",
+    "EventKind",
     "ExitInfo",
     "ExitKind",
     "ExitSource",
     "ExitUnknown",
     "Facilities",
+    "GcReport",
+    "Hook",
     "IdentityStrength",
     "IdentityUnreadable",
     "InvalidArgument",
+    "JournalEvent",
+    "KeptFolder",
     "KernelTooOld",
     "KillPlan",
     "Leader",
@@ -94,11 +112,13 @@ __all__ = [
     "RecordedRun",
     "Refusal",
     "RefusalReason",
+    "RefusedFolder",
     "ResourceUsage",
     "Route",
     "RunResult",
     "RunTimeout",
     "RunUnproven",
+    "RuntimeId",
     "SentinelRefused",
     "SignalRefused",
     "SignalReport",
@@ -107,11 +127,19 @@ __all__ = [
     "SpawnStage",
     "Spawned",
     "SpurprocError",
+    "Step",
+    "StepAct",
+    "StepSpec",
+    "StepState",
+    "StepStatus",
     "Survivor",
     "SystemCallError",
     "TerminationReport",
     "Unsupported",
     "WaitTimeout",
+    "adopt",
+    "gc",
+    "launch",
     "launch_recorded",
     "liveness_many",
     "read_sentinel",
@@ -125,6 +153,14 @@ __all__ = [
 # Where each name stands, looked up at its first use: a program pays for what it uses, and a supervisor that is forked hundreds of
 # times carries nothing else.
 _HOMES = {
+    "client.act": ("StepAct",),
+    "client.adoption": ("Adoption", "RefusedFolder", "adopt"),
+    "client.collection": ("GcReport", "KeptFolder", "gc"),
+    "client.journal_event": ("EventKind", "JournalEvent"),
+    "client.launch": ("launch",),
+    "client.spec": ("StepSpec",),
+    "client.status": ("StepStatus",),
+    "client.step": ("Step",),
     "core.cgroup.cgroup": ("Cgroup",),
     "core.cgroup.limits": ("CgroupLimits",),
     "core.cgroup.record": ("CgroupRecord",),
@@ -146,6 +182,9 @@ _HOMES = {
     "core.tree.members": ("Containment", "ProcessTree"),
     "core.tree.signalling": ("signal_tree",),
     "core.tree.termination": ("KillPlan", "Proof", "Survivor", "TerminationReport", "terminate_tree"),
+    "proto.launch_record": ("Hook",),
+    "proto.runtime_id": ("RuntimeId",),
+    "proto.step_state": ("StepState",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -155,7 +194,13 @@ if not TYPE_CHECKING:  # or a type checker would take any name for one of ours
     def __getattr__(name: str) -> object:
         if name not in _HOME_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value: object = getattr(_import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+        try:
+            value: object = getattr(_import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+        except ModuleNotFoundError as error:
+            if error.name != "msgspec":
+                raise
+            reason = "the package 'msgspec' is missing: pip install 'spurproc[stepd]'"
+            raise Unsupported(f"cannot use spurproc.{name}: {reason}") from None
         globals()[name] = value
         return value
 

@@ -13,6 +13,7 @@ import spurproc
 from tests.docs.page import Block, blocks, needs, pages, wants_cgroup_namespace
 from tests.docs.session import Mistake, Session
 from tests.meta.repository import ROOT
+from tests.steps import Steps
 
 _PYTHON = ("python", "pycon")
 _NOT_RUN = "not run: "
@@ -32,8 +33,11 @@ def _need(text: str) -> list[str | int]:
 def test_blocks_do_what_the_page_says(page: Path, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """In order, in one folder; what is shown is what is printed."""
     cgroup = request.getfixturevalue("cgroup_root") if wants_cgroup_namespace(page) else None
-    with contextlib.chdir(tmp_path), Session(ROOT, cgroup) as session:
-        _do(session, [block for block in blocks(page) if not block.mark.startswith(_NOT_RUN)])
+    try:
+        with contextlib.chdir(tmp_path), Session(ROOT, cgroup) as session:
+            _do(session, [block for block in blocks(page) if not block.mark.startswith(_NOT_RUN)])
+    finally:
+        Steps(tmp_path / "state").end_all()  # where a page launches steps: they outlive it on purpose
 
 
 def _do(session: Session, some: Iterable[Block]) -> None:

@@ -19,6 +19,8 @@ from spurproc.proto.step_folder import NEW_PREFIX, OLD_PREFIX, StateFolder, Step
 
 __all__ = ["GcReport", "KeptFolder", "gc"]
 
+_CONCLUDED_WITHIN_S = 1.0
+"""A host looks at a step once its supervisor has left."""
 _BEGINNING_S = 60.0
 """A launcher that has made its folder has its lock, and a launch record in it, long before."""
 
@@ -95,9 +97,9 @@ class _Collection:
         return ""
 
     def _remove(self, step: StepFolder) -> str:
-        lock = FolderLock.take(step.folder)
+        lock = FolderLock.take_within(step.folder, _CONCLUDED_WITHIN_S)
         if lock is None:
-            return "its supervisor is there"
+            return "its lock is held: its supervisor is there"
         with lock:
             if not step.folder.is_named():
                 raise AlreadyGone(2, f"the folder {step.folder.path!r} was removed")

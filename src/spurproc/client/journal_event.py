@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from spurproc.client.following import Following
 from spurproc.client.place import StepPlace
+from spurproc.core.cgroup.usage import CgroupUsage
 from spurproc.core.durable.journal import JOURNAL_NAME, read_journal
 from spurproc.core.exit_info import ExitInfo
 from spurproc.core.recorded.watch import wait_for
@@ -68,7 +69,7 @@ class JournalEvent:
     """One line. `at` is the wall clock when it was written, in seconds.
 
     `end`: of the step, or of the hook. `hook`: `prolog` or `epilog`. `detail`: why it is terminated, or how it is known that
-    nothing is left.
+    nothing is left; then `usage` is what all of it has used, where there was a cgroup.
     """
 
     kind: EventKind
@@ -76,6 +77,7 @@ class JournalEvent:
     end: ExitInfo | None = None
     hook: str | None = None
     detail: str | None = None
+    usage: CgroupUsage | None = None
 
 
 def journal_events(place: StepPlace, *, follow: bool) -> Iterator[JournalEvent]:
@@ -115,7 +117,7 @@ def _event(line: bytes, where: str) -> JournalEvent:
             return JournalEvent(kind=kind, at=at, end=end)
         case Terminating(at=at, why=why):
             return JournalEvent(kind=kind, at=at, detail=why)
-        case Emptied(at=at, proof=proof):
-            return JournalEvent(kind=kind, at=at, detail=proof.value)
+        case Emptied(at=at, proof=proof, usage=usage):
+            return JournalEvent(kind=kind, at=at, detail=proof.value, usage=usage)
         case _:
             return JournalEvent(kind=kind, at=record.at)

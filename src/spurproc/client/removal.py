@@ -19,17 +19,19 @@ _SETTLE_S = 0.5  # the kernel may say EBUSY for a few ms after the last process 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def retire_folder(state: StateFolder, step: StepFolder) -> None:
-    """For the holder of its lock: its name is free from now on, durably, and then all of it is deleted.
+def retire_folder(state: StateFolder, step: StepFolder, *, durable: bool = True) -> None:
+    """For the holder of its lock: its name is free from now on, and all of it is deleted.
 
-    A crash in between leaves a `.old-...`, which is swept. Raises SystemCallError and the like.
+    A crash in between leaves a `.old-...`, which is swept. `durable`: a power cut does not bring its name back, half emptied.
+    Raises SystemCallError and the like.
     """
     folder, fd = step.folder, state.runtime.fileno()
     old = f"{OLD_PREFIX}{step.runtime_id}-{os.urandom(4).hex()}"
     with named_errors("retire", f"the folder {folder.path!r}"):
         os.rename(os.path.basename(folder.path), old, src_dir_fd=fd, dst_dir_fd=fd)
     folder.path = f"{state.runtime.path}/{old}"
-    folder.sync_above()
+    if durable:
+        folder.sync_above()
     delete_folder(folder)
 
 

@@ -47,12 +47,20 @@ class StepSpec:
     """Runs once nothing of the tree is left, however the step ended."""
     start_deadline_s: float = 60.0
     """The supervisor waits that long for `start`."""
+    pty: bool = False
+    """Not in this release: raises Unsupported."""
+    tasks: int = 1
+    """Not in this release above 1: raises Unsupported. Launch a step for each."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.runtime_id, RuntimeId):
             raise InvalidArgument(f"runtime_id: {self.runtime_id!r} is no RuntimeId")
         if (self.plan is None) is not self.runtime_id.is_extern:
             raise InvalidArgument(f"plan: step {self.runtime_id} {'has no leader' if self.plan else 'needs one'}")
+        if self.pty:
+            raise Unsupported("pty: a supervised step has no terminal; its streams are files")
+        if self.tasks != 1:
+            raise Unsupported(f"tasks: {self.tasks!r}: a step has one leader; launch a step for each task")
         if self.plan is not None:
             _check(self.plan)
 

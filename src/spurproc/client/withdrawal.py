@@ -28,7 +28,7 @@ _PLAIN = (Unsupported, WaitTimeout, InvalidArgument)
 def withdraw_unsent(state: StateFolder, step: StepFolder) -> None:
     """For its launcher, while that holds the lock: nobody was told of it."""
     with suppress(SpurprocError):
-        retire_folder(state, step)
+        retire_folder(state, step, durable=False)
 
 
 def withdrawn(state: StateFolder, step: StepFolder, failure: SpurprocError) -> SpurprocError:
@@ -51,7 +51,7 @@ def _withdraw(state: StateFolder, step: StepFolder) -> str:
             if history.gate_opening is not None or (descriptor is not None and descriptor.leader is not None):
                 return "its leader may have run"
             remove_cgroups(step)
-            retire_folder(state, step)
+            retire_folder(state, step, durable=False)
     except SpurprocError as error:
         return f"its folder stays ({error})"
     return ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 from spurproc.errors import InvalidArgument
 
@@ -35,6 +35,13 @@ class RuntimeId:
     job_id: int
     run_attempt: int
     step_id: int
+
+    BATCH: ClassVar[int] = BATCH_STEP
+    """The step of the job script; its text is `batch`."""
+    EXTERN: ClassVar[int] = EXTERN_STEP
+    """The step that holds an allocation and has no leader; `extern`."""
+    INTERACTIVE: ClassVar[int] = INTERACTIVE_STEP
+    """The step of somebody's shell; `interactive`."""
 
     def __post_init__(self) -> None:
         for name, value, first, last in (
