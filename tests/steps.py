@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import socket
 import struct
 import sys
@@ -11,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from spurproc import KillPlan, Pidfd, ProcessIdentity, SpawnPlan, SpurprocError
+from spurproc import AlreadyGone, KillPlan, Pidfd, ProcessIdentity, SpawnPlan, SpurprocError
 from spurproc.client.launch import launch
 from spurproc.client.spec import StepSpec
 from spurproc.client.step import Step
@@ -50,8 +51,27 @@ def _host_program(folder: Path, enter: str) -> Path:
     return program
 
 
+class Gate:
+    """A FIFO that a program stands at until the test lets it go: `sh -c "read x <PATH"`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        os.mkfifo(path)
+
+    def script(self, then: str = "exit 0") -> list[str]:
+        """A shell that waits there, and does `then` after it."""
+        return ["sh", "-c", f"read x <{self.path}; {then}"]
+
+    def open(self) -> None:
+        """Let go whoever stands there; blocks until somebody does."""
+        os.close(os.open(self.path, os.O_WRONLY))
+
+
 class Steps:
     """A state folder, and whatever was launched into it."""
+
+    patient = KillPlan(steps=((15, WAIT_S), (9, None)))
+    """Waits for whoever takes no SIGTERM."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -60,10 +80,15 @@ class Steps:
 
     def launch(self, argv: Sequence[str] | None, *, runtime_id: RuntimeId | None = None, start: bool = True, **more: Any) -> Step:
         """Launch `argv`; keyword arguments that a SpawnPlan has are its, all others the StepSpec's."""
+        spec = self.spec(argv, runtime_id=runtime_id, **more)
+        return self.keep(launch(spec, self.path, start=start))
+
+    def spec(self, argv: Sequence[str] | None, *, runtime_id: RuntimeId | None = None, **more: Any) -> StepSpec:
+        """As `launch` takes it."""
         of_plan = {name: more.pop(name) for name in list(more) if name in SpawnPlan.__dataclass_fields__}
         plan = None if argv is None else SpawnPlan(argv=argv, **of_plan)
         identity = runtime_id or RuntimeId(next(self._jobs), 1, 0)
-        return self.keep(launch(StepSpec(runtime_id=identity, plan=plan, **more), self.path, start=start))
+        return StepSpec(runtime_id=identity, plan=plan, **more)
 
     def keep(self, step: Step) -> Step:
         """Close it when the test is over."""
@@ -105,6 +130,11 @@ class Steps:
                 with suppress(SpurprocError):
                     pidfd.wait(WAIT_S, reap_grace_s=0)
 
+    def await_gone(self, who: ProcessIdentity) -> None:
+        """Block until that process has ended."""
+        with suppress(AlreadyGone), who.open() as pidfd, suppress(SpurprocError):
+            pidfd.wait(WAIT_S, reap_grace_s=0)
+
     def host(self) -> Pidfd | None:
         """The host that can be reached, held; None where there is none. It is told to retire once it has no step."""
         with StateFolder.open(self.path) as state, open_host_folder(state) as folder:
@@ -137,3 +167,8 @@ class Steps:
         if host is not None:
             with host, suppress(SpurprocError):
                 host.wait(WAIT_S, reap_grace_s=0)
+
+
+def folder_of(step: Step) -> Path:
+    """Where its records stand."""
+    return Path(step.state_dir, "runtime", str(step.runtime_id))

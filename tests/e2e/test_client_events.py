@@ -1,0 +1,74 @@
+"""What has happened to a step, and what happens next, told from its journal."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+from spurproc import EventKind, Hook, JournalEvent, Step
+from tests.steps import KILL_AT_ONCE, WAIT_S, Gate, Steps
+
+_HOOK = Hook(argv=("true",))
+
+
+def _kinds(events: list[JournalEvent]) -> list[EventKind]:
+    return [event.kind for event in events]
+
+
+def test_all_of_it_is_told_in_order(steps: Steps) -> None:
+    """With its hooks, how they ended, how the step ended, and how it is known that nothing is left."""
+    step = steps.launch(["sh", "-c", "exit 3"], prolog=_HOOK, epilog=_HOOK)
+    step.wait(WAIT_S, completed=True)
+    step.acknowledge()
+    events = list(step.events())
+    assert _kinds(events) == [
+        EventKind.HOOK_BEGUN,
+        EventKind.HOOK_COMPLETED,
+        EventKind.GATE_OPENING,
+        EventKind.LAUNCHED,
+        EventKind.EXIT_OBSERVED,
+        EventKind.EMPTIED,
+        EventKind.HOOK_BEGUN,
+        EventKind.HOOK_COMPLETED,
+        EventKind.ACKNOWLEDGED,
+    ]
+    assert [event.hook for event in events if event.hook] == ["prolog", "prolog", "epilog", "epilog"]
+    assert [str(event.end) for event in events if event.end] == ["exited 0", "exited 3", "exited 0"]
+    assert sorted(event.at for event in events) == [event.at for event in events]
+
+
+def test_who_follows_is_told_when_it_happens_until_it_is_over(steps: Steps, tmp_path: Path) -> None:
+    """Each once: what was there before, and what comes; by its supervisor."""
+    gate = Gate(tmp_path / "gate")
+    step = steps.launch(gate.script())
+    events = step.events(follow=True)
+    assert _kinds([next(events), next(events)]) == [EventKind.GATE_OPENING, EventKind.LAUNCHED]
+    step.terminate(KILL_AT_ONCE)
+    told = next(events)
+    assert (told.kind, told.detail) == (EventKind.TERMINATING, "it was asked for")
+    ended = next(events)
+    assert ended.end is not None
+    assert (ended.kind, ended.end.signal) == (EventKind.EXIT_OBSERVED, signal.SIGKILL)
+    assert _kinds(list(events)) == [EventKind.EMPTIED]
+
+
+def test_who_follows_goes_on_when_the_supervisor_dies(steps: Steps, tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    step = steps.launch(gate.script("exit 8"))
+    events = step.events(follow=True)
+    assert _kinds([next(events), next(events)]) == [EventKind.GATE_OPENING, EventKind.LAUNCHED]
+    steps.kill(steps.descriptor(step).supervisor)
+    gate.open()
+    assert _kinds(list(events)) == [EventKind.EXIT_OBSERVED, EventKind.EMPTIED]
+
+
+def test_one_who_stops_following_leaves_nothing(steps: Steps, tmp_path: Path) -> None:
+    """The leak guard looks."""
+    gate = Gate(tmp_path / "gate")
+    step = steps.launch(gate.script())
+    events = step.events(follow=True)
+    for _ in range(2):
+        next(events)
+    del events
+    gate.open()
+    assert Step.open(steps.path, step.runtime_id).wait(WAIT_S).code == 0
