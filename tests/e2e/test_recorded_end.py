@@ -24,6 +24,7 @@ from spurproc.core.tree.members import Containment
 from spurproc.core.tree.termination import KillPlan
 from spurproc.errors import WaitTimeout
 from tests.e2e.test_recorded_run import CONTAINMENTS, KILL
+from tests.pidfds import open_pidfd, wait_ended
 
 _SEE = """
 import json, sys
@@ -100,11 +101,15 @@ def test_a_job_that_cuts_its_notes_is_still_seen_and_ended(tmp_path: Path) -> No
     reader, writer = os.pipe()
     os.mkfifo(tmp_path / "go")
     script = f"read go < {tmp_path}/go; kill -9 $PPID; head -c 2048 /dev/zero > {tmp_path}/run/started; echo up; sleep 1000"
-    launch_recorded(SpawnPlan(argv=["sh", "-c", script], stdout=writer), tmp_path / "run", containment=Containment.CGROUP).close()
+    plan = SpawnPlan(argv=["sh", "-c", script], stdout=writer)
+    with launch_recorded(plan, tmp_path / "run", containment=Containment.CGROUP) as launched:
+        assert launched.recorder is not None
+        recorder = open_pidfd(launched.recorder.pid)
     os.close(writer)
     (tmp_path / "go").write_text("go\n")
     with open(reader, "rb") as output:
         assert output.readline() == b"up\n"
+    wait_ended(recorder)  # it was killed, and holds the lock until it has died of it
     with RecordedRun.open(tmp_path / "run") as run:
         assert run.exit_info().reason == NotYet.UNNAMED.value
         assert run.liveness() is Liveness.ALIVE
