@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +20,19 @@ from spurproc import (
     InvalidArgument,
     KillPlan,
     Liveness,
+    ProcessTree,
     Proof,
     Route,
     Step,
     StepAct,
     StepState,
+    SystemCallError,
     Unsupported,
 )
+from spurproc.client import connection, direct
+from spurproc.client.step_processes import held_tree
 from spurproc.proto.codec import encode
-from spurproc.proto.descriptor import DESCRIPTOR_NAME
+from spurproc.proto.descriptor import DESCRIPTOR_NAME, Descriptor
 from tests.steps import WAIT_S, Gate, Steps, folder_of
 
 _TRAP = "trap 'exit 7' USR1; echo ready; while :; do sleep 0.01; done"
@@ -115,6 +120,20 @@ def test_without_a_cgroup_the_leaders_group_is_reached_and_nothing_more_is_claim
     shutil.rmtree(steps.path)
 
 
+def test_a_supervisor_that_hangs_is_none(steps: Steps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was let go of in the middle of nowhere: nothing that it was asked is done later. It records the end once it goes on."""
+    monkeypatch.setattr(connection, "_HELLO_WITHIN_S", 0.2)
+    step = steps.launch(["sh", "-c", _TRAP], stdout=tmp_path / "out")
+    assert _first_line(step) == b"ready\n"
+    with steps.descriptor(step).supervisor.open() as supervisor:
+        supervisor.send_signal(signal.SIGSTOP)
+        status = step.status()
+        assert (status.supervised, status.state, status.liveness.liveness) == (False, StepState.RUNNING, Liveness.ALIVE)
+        assert not step.signal(signal.SIGUSR1).supervised
+        supervisor.send_signal(signal.SIGCONT)
+    assert step.wait(WAIT_S).code == 7
+
+
 def test_nobody_left_is_success_and_nothing_is_sent(steps: Steps) -> None:
     step = steps.launch(["true"])
     supervisor = steps.descriptor(step).supervisor
@@ -170,6 +189,39 @@ def test_a_descriptor_that_leads_to_others_reaches_nobody(steps: Steps, tmp_path
         assert not done.supervised
         assert done.signals is None or done.signals.route is Route.NOBODY
         assert done.termination is None or done.termination.steps == ()
+
+
+@pytest.mark.parametrize("change", ["removed", "taken over"])
+def test_the_last_look_before_an_act_sees_what_has_changed(
+    steps: Steps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """The folder goes away, or another supervisor describes itself, after all was read and before anybody is signalled."""
+    step = _unsupervised(steps, tmp_path)
+    folder = folder_of(step)
+    descriptor = steps.descriptor(step)
+    real = held_tree
+
+    @contextmanager
+    def meanwhile(found: Descriptor | None) -> Iterator[ProcessTree | None]:
+        with real(found) as tree:
+            if change == "removed":
+                folder.rename(folder.with_name(".old-1.1.0-aa"))
+            else:
+                content = msgspec.structs.replace(descriptor, supervisor_text=descriptor.host_text)
+                (folder / DESCRIPTOR_NAME).write_bytes(encode(content))
+            yield tree
+
+    with monkeypatch.context() as patched:
+        patched.setattr(direct, "held_tree", meanwhile)
+        with pytest.raises(SystemCallError, match=r"removed meanwhile|takes it over just now"):
+            step.signal(signal.SIGUSR1)
+    if change == "removed":
+        folder.with_name(".old-1.1.0-aa").rename(folder)
+    else:
+        (folder / DESCRIPTOR_NAME).write_bytes(encode(descriptor))
+    assert step.status().liveness.liveness is Liveness.ALIVE
+    assert step.signal(signal.SIGUSR1).signals is not None
+    assert step.wait(WAIT_S).code == 7
 
 
 def test_a_step_that_nobody_supervises_cannot_be_started(steps: Steps) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
-from spurproc import EventKind, Hook, JournalEvent, Step
+from spurproc import EventKind, Hook, JournalEvent, Liveness, Step
 from tests.steps import KILL_AT_ONCE, WAIT_S, Gate, Steps
 
 _HOOK = Hook(argv=("true",))
@@ -39,13 +39,15 @@ def test_all_of_it_is_told_in_order(steps: Steps) -> None:
 
 def test_who_follows_is_told_when_it_happens_until_it_is_over(steps: Steps, tmp_path: Path) -> None:
     """Each once: what was there before, and what comes; by its supervisor."""
-    gate = Gate(tmp_path / "gate")
-    step = steps.launch(gate.script())
+    step = steps.launch(["sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.01; done"], stdout=tmp_path / "out")
+    assert next(step.logs(follow=True)) == b"ready\n"
     events = step.events(follow=True)
     assert _kinds([next(events), next(events)]) == [EventKind.GATE_OPENING, EventKind.LAUNCHED]
-    step.terminate(KILL_AT_ONCE)
+    step.terminate(steps.patient)
     told = next(events)
     assert (told.kind, told.detail) == (EventKind.TERMINATING, "it was asked for")
+    assert step.status().liveness.liveness is Liveness.ALIVE, "told when it begins, not with what comes next"
+    step.terminate(KILL_AT_ONCE)
     ended = next(events)
     assert ended.end is not None
     assert (ended.kind, ended.end.signal) == (EventKind.EXIT_OBSERVED, signal.SIGKILL)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import pickle
+import resource
 import signal
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,10 +20,12 @@ from spurproc import (
     Liveness,
     RuntimeId,
     SpawnPlan,
+    SpurprocError,
     Step,
     StepSpec,
     StepState,
     Unsupported,
+    launch,
 )
 from spurproc.client.connection import StepConnection
 from spurproc.proto.messages import Refused, Terminate
@@ -173,6 +180,7 @@ def test_a_step_is_a_value(steps: Steps) -> None:
     same = Step.open(steps.path, step.runtime_id)
     assert (same == step, len({same, step}), same.state_dir) == (True, 1, str(steps.path))
     assert str(step.runtime_id) in repr(step)
+    assert pickle.loads(pickle.dumps(step)) == step
     step.start()
     assert same.wait(WAIT_S).code == 0
     with pytest.raises(Busy, match=rf"cannot start step {step.runtime_id}"):
@@ -190,6 +198,44 @@ def test_a_name_that_is_taken_is_left_alone(steps: Steps) -> None:
     with pytest.raises(InvalidArgument, match=rf"cannot launch step {step.runtime_id}: it exists"):
         steps.launch(["true"], runtime_id=step.runtime_id)
     assert step.status().state is StepState.READY
+
+
+def test_a_spec_that_cannot_mean_anything_is_refused_before_anything_is_made(steps: Steps) -> None:
+    """The field is named."""
+    wrong: dict[str, Any] = {
+        "time_limit_s": -1,
+        "kill_plan": "soon",
+        "prolog": ["true"],
+        "containment": "cgroup please",
+        "cgroup_limits": 5,
+    }
+    for name, value in wrong.items():
+        with pytest.raises(InvalidArgument, match=name):
+            steps.launch(["true"], **{name: value})
+    with pytest.raises(InvalidArgument, match="timeout_s"):
+        launch(steps.spec(["true"]), steps.path, timeout_s=float("nan"))
+    with pytest.raises(InvalidArgument, match="runtime_id"):
+        Step.open(steps.path, "1.1.0")  # type: ignore[arg-type]  # that is the point
+    assert not steps.path.exists()
+
+
+def test_for_want_of_descriptors_the_step_is_named(steps: Steps, tmp_path: Path) -> None:
+    """Whatever a method tries first, what it raises is ours."""
+    gate = Gate(tmp_path / "gate")
+    step = steps.launch(gate.script())
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    requests = (step.status, step.suspend, step.terminate, step.acknowledge, step.wait, lambda: step.signal(0))
+    used = len(os.listdir("/proc/self/fd"))
+    try:
+        for left in range(14):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (used + left, hard))
+            for request in requests[: 1 if left > 9 else None]:
+                with suppress(SpurprocError):
+                    request() if request is not step.wait else step.wait(0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    step.terminate(KILL_AT_ONCE)
+    step.wait(WAIT_S)
 
 
 def test_what_is_not_in_this_release_is_said_to_be(steps: Steps) -> None:

@@ -9,12 +9,12 @@ from contextlib import closing, suppress
 
 from spurproc.client.connection import Gone, StepConnection
 from spurproc.client.host_link import HostLink
-from spurproc.client.place import StepPlace
+from spurproc.client.place import StepPlace, step_errors
 from spurproc.client.removal import delete_folder
 from spurproc.client.spec import StepSpec
 from spurproc.client.step import Step
 from spurproc.client.withdrawal import failure_of, withdraw_unsent, withdrawn
-from spurproc.core.deadline import deadline_after, left_s
+from spurproc.core.deadline import checked_seconds, deadline_after, left_s
 from spurproc.core.durable.journal import Journal
 from spurproc.core.durable.lock import FolderLock
 from spurproc.core.durable.private_folder import PrivateFolder, named_errors
@@ -39,8 +39,9 @@ def launch(spec: StepSpec, state_dir: str | os.PathLike[str], *, start: bool = T
     Raises InvalidArgument for a step that exists, and SystemCallError, Unsupported and the like for what cannot be made. Nothing
     is left then, unless the message says that the step can still be adopted: where a supervisor might be at work on it.
     """
+    checked_seconds("timeout_s", timeout_s)
     record = spec.record()
-    with StateFolder.open(state_dir, create=True) as state:
+    with step_errors(record.runtime_id), StateFolder.open(state_dir, create=True) as state:
         step, lock = _publish(state, record)
         with step, closing(lock), _handed_over(state, step, lock) as connection:
             if start:

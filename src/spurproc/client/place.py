@@ -11,7 +11,7 @@ from typing import Self
 
 import msgspec
 
-from spurproc.errors import AlreadyGone, RecordInvalid
+from spurproc.errors import AlreadyGone, RecordInvalid, SpurprocError, from_errno
 from spurproc.proto.codec import decode, version_of
 from spurproc.proto.descriptor import Descriptor
 from spurproc.proto.journal_record import History
@@ -19,7 +19,7 @@ from spurproc.proto.launch_record import LAUNCH_LIMIT_BYTES, LAUNCH_NAME, Launch
 from spurproc.proto.runtime_id import RuntimeId
 from spurproc.proto.step_folder import StateFolder, StepFolder
 
-__all__ = ["OpenedStep", "StepPlace"]
+__all__ = ["OpenedStep", "StepPlace", "step_errors"]
 
 
 class _Nonce(msgspec.Struct, frozen=True):
@@ -81,12 +81,26 @@ class StepPlace:
 
     @contextmanager
     def opened(self) -> Iterator[OpenedStep]:
-        """Its folder, for as long as the body takes. Raises AlreadyGone once it was removed, whoever has its name now."""
-        with StateFolder.open(self.state_dir) as state, _folder_of(state, self.runtime_id) as step:
+        """Its folder, for as long as the body takes. Raises AlreadyGone once it was removed, whoever has its name now.
+
+        An OSError of the body, for want of descriptors, say, is raised as one of ours.
+        """
+        with step_errors(self.runtime_id), StateFolder.open(self.state_dir) as state, _folder_of(state, self.runtime_id) as step:
             if _nonce_of(step) != self.nonce:
                 reason = "it was removed, and another was launched under its name"
                 raise AlreadyGone(errno.ESTALE, f"cannot find step {self.runtime_id} in {self.state_dir!r}: {reason}")
             yield OpenedStep(state, step)
+
+
+@contextmanager
+def step_errors(runtime_id: RuntimeId) -> Iterator[None]:
+    """What the body meets is told as ours, with the step: for want of descriptors or memory anything can fail."""
+    try:
+        yield
+    except SpurprocError:
+        raise
+    except OSError as error:
+        raise from_errno(error.errno or errno.EIO, "use", f"step {runtime_id}") from error
 
 
 def _folder_of(state: StateFolder, runtime_id: RuntimeId) -> StepFolder:

@@ -14,8 +14,9 @@ from spurproc.core.spawn.plan import SpawnPlan, Stdio
 from spurproc.core.tree.members import Containment
 from spurproc.core.tree.termination import KillPlan
 from spurproc.core.vantage import read_boot_id
-from spurproc.errors import InvalidArgument, Unsupported
-from spurproc.proto.launch_record import Hook, LaunchRecord, Program
+from spurproc.errors import InvalidArgument, RecordInvalid, Unsupported
+from spurproc.proto.codec import decode, encode
+from spurproc.proto.launch_record import LAUNCH_LIMIT_BYTES, Hook, LaunchRecord, Program
 from spurproc.proto.raw_text import RawText, raw_text
 from spurproc.proto.runtime_id import RuntimeId
 
@@ -65,7 +66,10 @@ class StepSpec:
             _check(self.plan)
 
     def record(self) -> LaunchRecord:
-        """What is written down. Looks up names, which can block (nsswitch.conf(5))."""
+        """What is written down. Looks up names, which can block (nsswitch.conf(5)). Raises InvalidArgument, with the field."""
+        return _read_back(self._record())
+
+    def _record(self) -> LaunchRecord:
         return LaunchRecord(
             runtime_id=self.runtime_id,
             boot_id=read_boot_id(),
@@ -80,6 +84,20 @@ class StepSpec:
             epilog=self.epilog,
             start_deadline_s=self.start_deadline_s,
         )
+
+
+def _read_back(record: LaunchRecord) -> LaunchRecord:
+    """As its supervisor will read it, which is the last one to be told that something is wrong with it."""
+    try:
+        content = encode(record)
+        decode(content, LaunchRecord, "spec")
+    except RecordInvalid as error:
+        raise InvalidArgument(f"cannot launch step {record.runtime_id}: {error.reason}") from None
+    except TypeError as error:
+        raise InvalidArgument(f"cannot launch step {record.runtime_id}: {error}") from None
+    if len(content) > LAUNCH_LIMIT_BYTES:
+        raise InvalidArgument(f"cannot launch step {record.runtime_id}: its record has more than {LAUNCH_LIMIT_BYTES} bytes")
+    return record
 
 
 def _check(plan: object) -> None:

@@ -20,7 +20,7 @@ from spurproc.core.cgroup.signal_report import SignalReport
 from spurproc.core.cgroup.sweep import check_signal
 from spurproc.core.exit_info import ExitInfo
 from spurproc.core.tree.termination import KillPlan
-from spurproc.errors import AlreadyGone, Busy, Unsupported
+from spurproc.errors import AlreadyGone, Busy, InvalidArgument, Unsupported
 from spurproc.proto.messages import Refused, Reply, Request, Resume, Signal, Signalled, Start, StatusReply, Suspend, Terminate
 from spurproc.proto.runtime_id import RuntimeId
 from spurproc.proto.step_folder import StateFolder
@@ -48,6 +48,8 @@ class Step:
     @classmethod
     def open(cls, state_dir: str | os.PathLike[str], runtime_id: RuntimeId) -> Self:
         """A step that exists. Raises AlreadyGone where there is none, RecordInvalid or RecordTooNew where it cannot be read."""
+        if not isinstance(runtime_id, RuntimeId):
+            raise InvalidArgument(f"runtime_id: {runtime_id!r} is no RuntimeId")
         with StateFolder.open(state_dir) as state:
             return cls(StepPlace.find(state, runtime_id))
 

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from contextlib import closing
 
 from spurproc.client.following import Following
-from spurproc.client.place import StepPlace
+from spurproc.client.place import StepPlace, step_errors
 from spurproc.core.deadline import deadline_after, has_passed, left_s, shortest_s
 from spurproc.core.exit_info import ExitInfo
 from spurproc.core.recorded.watch import Watch, wait_async_for, wait_for
@@ -18,7 +18,7 @@ __all__ = ["wait_for_end", "wait_for_end_async"]
 
 def wait_for_end(place: StepPlace, timeout_s: float | None, *, completed: bool) -> ExitInfo:
     """How it ended. Blocks. Raises WaitTimeout."""
-    with closing(_steps(place, timeout_s, completed=completed)) as steps:
+    with step_errors(place.runtime_id), closing(_steps(place, timeout_s, completed=completed)) as steps:
         try:
             while True:
                 wait_for(next(steps))
@@ -29,7 +29,7 @@ def wait_for_end(place: StepPlace, timeout_s: float | None, *, completed: bool) 
 
 async def wait_for_end_async(place: StepPlace, timeout_s: float | None, *, completed: bool) -> ExitInfo:
     """As `wait_for_end`, on the running asyncio loop."""
-    with closing(_steps(place, timeout_s, completed=completed)) as steps:
+    with step_errors(place.runtime_id), closing(_steps(place, timeout_s, completed=completed)) as steps:
         try:
             while True:
                 await wait_async_for(next(steps))
