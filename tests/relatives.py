@@ -7,6 +7,7 @@ import json
 import os
 import select
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -125,9 +126,28 @@ def traced(pid: int) -> Iterator[None]:
             os.close(fd)
 
 
+def wait_number_free(pid: int) -> None:
+    """Wait until another's number, of which a reap was told, is free: by having it. Only in a pid namespace of its own.
+
+    Linux tells of a reap, by a pidfd, by ESRCH and in /proc, before it takes the number back: kernel/exit.c, release_task().
+    """
+    deadline = time.monotonic() + 20
+    had = 0
+    while had != pid:
+        assert time.monotonic() < deadline, f"process {pid} keeps its number"
+        give_next(pid)
+        with Blocked() as child:
+            had = child.pid
+
+
+def give_next(pid: int) -> None:
+    """Whoever is started next gets the number `pid`, if it is free. Only in a pid namespace of its own."""
+    Path("/proc/sys/kernel/ns_last_pid").write_text(str(pid - 1))
+
+
 def reborn(pid: int, code: int = 0) -> Blocked:
     """A new child under the number `pid`, which is free. Only in a pid namespace of its own."""
-    Path("/proc/sys/kernel/ns_last_pid").write_text(str(pid - 1))
+    give_next(pid)
     child = Blocked(code)
     assert child.pid == pid
     return child

@@ -10,6 +10,7 @@ import pytest
 from spurproc.core.recorded.launch import launch_recorded
 from spurproc.core.spawn.plan import SpawnPlan
 from spurproc.core.tree.members import Containment
+from tests.relatives import give_next, wait_number_free
 
 DAEMON = 'read _ < "$1/go"; (read _ < "$1/end"; exit 9) & exit 0'
 
@@ -24,8 +25,9 @@ def test_a_descendant_with_the_leaders_number_does_not_replace_its_end(tmp_path:
         assert run.wait(timeout_s=20).code == 7
         leader = run.leader
         assert leader is not None
+        wait_number_free(leader.pid)
         with (tmp_path / "go").open("w") as go:
-            Path("/proc/sys/kernel/ns_last_pid").write_text(str(leader.pid - 1))
+            give_next(leader.pid)
             go.write("\n")
         recorder = run.recorder
         assert recorder is not None

@@ -109,7 +109,7 @@ def test_a_grandchild_that_holds_the_pipe_hangs_nobody(tmp_path: Path, containme
 
 def test_what_ends_by_itself_is_left_to(monkeypatch: pytest.MonkeyPatch, containment: Containment) -> None:
     """`> >(tee)`: its last words are not cut off."""
-    monkeypatch.setattr(sys.modules[run.__module__], "_LEFTOVER_GRACE_S", at_this_pace(0.1))
+    monkeypatch.setattr(sys.modules[run.__module__], "_LEFTOVER_GRACE_S", 30.0)
     result = run(["bash", "-c", "echo hello > >(cat; echo done)"], capture=True, containment=containment)
     assert result.stdout == b"hello\ndone\n"
     assert result.leftovers is None

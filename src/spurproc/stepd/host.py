@@ -5,10 +5,12 @@ Single-threaded, and small: whatever it writes between two forks stays private m
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import select
 import signal as _signal
+import stat
 from _socket import AF_UNIX, MSG_DONTWAIT, MSG_NOSIGNAL, SOCK_STREAM, socket
 from contextlib import suppress
 
@@ -18,8 +20,9 @@ from spurproc.core.durable.private_folder import PrivateFolder
 from spurproc.core.observation import Liveness
 from spurproc.core.process.identity import ProcessIdentity
 from spurproc.core.signal_source import SignalSource
-from spurproc.errors import AlreadyGone, SpurprocError
+from spurproc.errors import AlreadyGone, Busy, SpurprocError
 from spurproc.proto.codec import encode
+from spurproc.proto.descriptor import DESCRIPTOR_NAME
 from spurproc.proto.host_folder import HOST_PREFIX
 from spurproc.proto.messages import HostRequest, Launch, Refused, Reply, Retire, StatusReply, TakeOver
 from spurproc.proto.owed import is_over
@@ -94,6 +97,9 @@ class Host:
         """The descriptors are the step's folder, its lock, and a connection for its supervisor."""
         folder_fd, lock_fd, connection_fd = fds
         try:
+            if not stat.S_ISSOCK(os.fstat(connection_fd).st_mode):
+                os.close(folder_fd)
+                return
             self._fork(self._received_step(runtime_id, folder_fd), lock_fd, connection_fd)
         except (SpurprocError, OSError) as error:
             _refuse(connection_fd, f"cannot launch step {runtime_id}: {error}")
@@ -102,13 +108,25 @@ class Host:
             os.close(lock_fd)
 
     def _received_step(self, runtime_id: RuntimeId, folder_fd: int) -> StepFolder:
-        """Around a folder that was received: it has to be the one that the name leads to. Takes `folder_fd`."""
-        parent_fd = fcntl.fcntl(self._state.runtime.fileno(), fcntl.F_DUPFD_CLOEXEC, 0)
+        """Around a folder that was received: that of a step which was never launched before. Takes `folder_fd`."""
+        try:
+            parent_fd = fcntl.fcntl(self._state.runtime.fileno(), fcntl.F_DUPFD_CLOEXEC, 0)
+        except OSError:
+            os.close(folder_fd)
+            raise
         folder = PrivateFolder(f"{self._state.runtime.path}/{runtime_id}", folder_fd, parent_fd)
-        if not folder.is_named():
+        try:
+            self._check_fresh(folder, runtime_id)
+        except BaseException:
             folder.close()
-            raise AlreadyGone(2, "its name leads to another folder")
+            raise
         return StepFolder(folder, runtime_id)
+
+    def _check_fresh(self, folder: PrivateFolder, runtime_id: RuntimeId) -> None:
+        if not folder.is_named():
+            raise AlreadyGone(errno.ESTALE, "its name leads to another folder")
+        if runtime_id in self._witnesses or folder.has(DESCRIPTOR_NAME):
+            raise Busy(errno.EBUSY, "it was launched before")
 
     def _take_over(self, peer: Peer, runtime_id: RuntimeId) -> None:
         """Answered when there is something new to see: a supervisor again, or records that say it all."""
@@ -285,7 +303,9 @@ class Host:
 
 def _refuse(connection_fd: int, why: str) -> None:
     """To the launcher, in place of the supervisor that there is none of."""
-    end = socket(AF_UNIX, SOCK_STREAM, 0, os.dup(connection_fd))
     with suppress(OSError):
-        end.send(encode(Refused(why=why)) + b"\n", MSG_NOSIGNAL | MSG_DONTWAIT)
-    end.close()
+        end = socket(AF_UNIX, SOCK_STREAM, 0, os.dup(connection_fd))
+        try:
+            end.send(encode(Refused(why=why)) + b"\n", MSG_NOSIGNAL | MSG_DONTWAIT)
+        finally:
+            end.close()
