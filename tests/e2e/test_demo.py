@@ -1,4 +1,4 @@
-"""The main job on real input: five scripts, their launcher lost, found again from another process."""
+"""The main job on real input: five scripts as supervised steps; their launcher and a supervisor are lost, and they are found."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ ENDS = {
     "compile.sh": (None, "exited", 0, None),
     "crunch.py": (None, "exited", 0, None),
     "trap_exec.sh": (None, "exited", 7, None),
-    "daemonise.sh": ("alive", "exited", 0, None),
+    "daemonise.sh": (None, "exited", 0, None),
     "stubborn.sh": ("alive", "signaled", None, 9),
 }
 """Job: as it was found (None: either, it ends by itself), kind, code, signal."""
 
 
 def test_demo_tells_five_true_ends(tmp_path: Path) -> None:
-    """Two terminated, three waited for, each with a source that is not a guess, and nothing of any tree lives on."""
+    """One terminated, four waited for, each end from a parent that waited, and nothing of any tree lives on."""
     done = subprocess.run(
         [sys.executable, "-m", "examples.demo", "--json", tmp_path], cwd=ROOT, capture_output=True, text=True, check=True
     )
@@ -30,17 +30,19 @@ def test_demo_tells_five_true_ends(tmp_path: Path) -> None:
         liveness, kind, code, signal = ENDS[row["job"]]
         assert liveness in (None, row["found"])
         assert (row["end"]["kind"], row["end"].get("code")) == (kind, code)
-        assert row["end"]["source"] in {"pidfd", "recorded"}
+        assert row["end"]["source"] == "waited"
         assert row["tree"] == "gone"
         assert row["end"].get("signal") == signal
-    assert "killed by SIGKILL" in done.stderr
+    assert done.stderr.count("killed by SIGKILL") == 2
+    assert [row["supervised"] for row in found if row["job"] == "stubborn.sh"] == [False]
+    assert not (tmp_path / "state").exists()
 
 
 def test_demo_prints_a_table(tmp_path: Path) -> None:
     """A heading and a line for each job, on lines of a terminal's width or a little more."""
     done = subprocess.run([sys.executable, "-m", "examples.demo", tmp_path], cwd=ROOT, capture_output=True, text=True, check=True)
-    heading, *rows = done.stdout.splitlines()[1:]
-    assert heading.split()[:2] == ["job", "identity"]
-    assert [row.split()[0] for row in rows] == list(ENDS)
+    heading, *rows = done.stdout.splitlines()[2:]
+    assert heading.split()[:2] == ["step", "job"]
+    assert [row.split()[1] for row in rows] == list(ENDS)
     assert (tmp_path / "compile.sh.log").read_text().endswith("units\n")
     assert (tmp_path / "trap_exec.sh.log").read_text() == "about to become another program\n"

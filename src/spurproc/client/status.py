@@ -33,6 +33,7 @@ class StepStatus:
     the records go, and a program that hangs at its start or cannot be killed is not named. `rests_on` says so in words.
     `blocked_at`: the stage at which the leader's start waits, the name of a `SpawnStage`. `held_by`: what cannot be ended.
     `acknowledged`: nobody needs it any more. `leader`: its first process, once there is one.
+    `supervisor`: who was the last to supervise it, living or not.
     """
 
     state: StepState
@@ -44,6 +45,7 @@ class StepStatus:
     held_by: tuple[str, ...] = ()
     acknowledged: bool = False
     leader: ProcessIdentity | None = None
+    supervisor: ProcessIdentity | None = None
 
 
 def status_of(opened: OpenedStep) -> StepStatus:
@@ -62,6 +64,7 @@ def status_of(opened: OpenedStep) -> StepStatus:
         held_by=() if reply is None else reply.held_by,
         acknowledged=history.acknowledged is not None,
         leader=None if descriptor is None else descriptor.leader,
+        supervisor=None if descriptor is None else descriptor.supervisor,
     )
 
 

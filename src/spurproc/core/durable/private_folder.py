@@ -7,7 +7,6 @@ say ENOENT) and one that was put in its place is never mistaken for it.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -126,7 +125,8 @@ class PrivateFolder:
             raise InvalidArgument(f"cannot use the folder {name!r} in {self.path!r}: not a plain name")
         where = self._noun(name)
         with named_errors("open", f"the folder {where!r}"):
-            parent_fd = fcntl.fcntl(self.fileno(), fcntl.F_DUPFD_CLOEXEC, 0)
+            # Not a copy of our descriptor: closing one ends what fcntl(2) F_NOTIFY had set up on the other.
+            parent_fd = os.open(".", _STEP, dir_fd=self.fileno())
             try:
                 fd = get(where, parent_fd)
             except BaseException:
