@@ -23,6 +23,7 @@ from spurproc import (
     ProcessTree,
     Proof,
     Route,
+    RuntimeId,
     Step,
     StepAct,
     StepState,
@@ -33,6 +34,7 @@ from spurproc.client import connection, direct
 from spurproc.client.step_processes import held_tree
 from spurproc.proto.codec import encode
 from spurproc.proto.descriptor import DESCRIPTOR_NAME, Descriptor
+from tests.payload import Payload
 from tests.steps import WAIT_S, Gate, Steps, folder_of
 
 _TRAP = "trap 'exit 7' USR1; echo ready; while :; do sleep 0.01; done"
@@ -118,6 +120,24 @@ def test_without_a_cgroup_the_leaders_group_is_reached_and_nothing_more_is_claim
     assert leader is not None
     assert leader.liveness() is Liveness.GONE
     shutil.rmtree(steps.path)
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_cgroup_v2
+def test_what_stands_in_an_extern_step_is_reached(steps: Steps, payload: Callable[..., Payload]) -> None:
+    """There is no leader: its cgroup is all, and its emptiness is proof."""
+    step = steps.launch(None, runtime_id=RuntimeId(1, 1, RuntimeId.EXTERN))
+    descriptor = steps.descriptor(step)
+    assert descriptor.cgroup is not None
+    inside = payload("hold", cgroup=Path(descriptor.cgroup.path))
+    inside.wait_ready()
+    steps.kill(descriptor.host, descriptor.supervisor)
+    assert step.status().liveness.liveness is Liveness.ALIVE
+    act = step.terminate()
+    assert act.termination is not None
+    assert act.termination.proof is Proof.CGROUP_EMPTY
+    inside.wait_exit()
+    assert step.wait(WAIT_S, completed=True).kind is ExitKind.NOT_STARTED
 
 
 def test_a_supervisor_that_hangs_is_none(steps: Steps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import signal
+import socket
+import threading
+from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
-from spurproc import EventKind, Hook, JournalEvent, Liveness, Step
+from spurproc import EventKind, Hook, JournalEvent, Liveness, RuntimeId, Step, StepState
+from spurproc.proto.codec import decode, encode
+from spurproc.proto.journal_record import Terminating
+from spurproc.proto.messages import Request, StateChanged, Status, StatusReply, Subscribe, Welcome
+from tests.step_records import ENDED, write_step
 from tests.steps import KILL_AT_ONCE, WAIT_S, Gate, Steps
 
 _HOOK = Hook(argv=("true",))
@@ -74,3 +82,37 @@ def test_one_who_stops_following_leaves_nothing(steps: Steps, tmp_path: Path) ->
     del events
     gate.open()
     assert Step.open(steps.path, step.runtime_id).wait(WAIT_S).code == 0
+
+
+def _supervise_slowly(listener: socket.socket, journal: Path) -> None:
+    """As a supervisor that tells its new state before it writes down what that means: asked, it answers after it has written."""
+    end, _ = listener.accept()
+    with end, end.makefile("rb") as asked:
+        _await(asked, Subscribe)
+        end.sendall(encode(Welcome(state=StepState.RUNNING)) + b"\n" + encode(StateChanged(state=StepState.STOPPING)) + b"\n")
+        _await(asked, Status)
+        with journal.open("ab") as file:
+            file.write(encode(Terminating(at=2.5, why="in a moment")) + b"\n")
+        end.sendall(encode(StatusReply(state=StepState.STOPPING)) + b"\n")
+        with suppress(ConnectionResetError):  # its answer was not waited for
+            asked.read()
+
+
+def _await(asked: BinaryIO, kind: type) -> None:
+    while not isinstance(decode(asked.readline(), Request, "a request"), kind):  # type: ignore[arg-type]  # a union
+        continue
+
+
+def test_what_a_new_state_means_is_told_with_it(tmp_path: Path) -> None:
+    """Not only once the next thing happens."""
+    state = tmp_path / "state"
+    folder = write_step(state, RuntimeId(1, 1, 0), ENDED[:2])
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / "control.sock"))
+        listener.listen()
+        thread = threading.Thread(target=_supervise_slowly, args=(listener, folder / "journal.jsonl"))
+        thread.start()
+        events = Step.open(state, RuntimeId(1, 1, 0)).events(follow=True)
+        assert _kinds([next(events) for _ in range(3)])[2] is EventKind.TERMINATING
+        del events
+        thread.join(WAIT_S)

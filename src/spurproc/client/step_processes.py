@@ -36,7 +36,8 @@ def held_tree(descriptor: Descriptor | None) -> Iterator[ProcessTree | None]:
         if cgroup is None and leader is None:
             yield None
         else:
-            yield ProcessTree(leader=leader, cgroup=cgroup, joined=descriptor.joined)
+            joined = descriptor.joined or descriptor.runtime_id.is_extern  # which has no leader that could still come
+            yield ProcessTree(leader=leader, cgroup=cgroup, joined=joined)
     finally:
         if cgroup is not None:
             cgroup.close()
