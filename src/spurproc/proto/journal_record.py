@@ -38,7 +38,7 @@ class GateOpening(_Line, frozen=True, kw_only=True, tag="gate_opening"):
 
 
 class Launched(_Line, frozen=True, kw_only=True, tag="launched"):
-    """The leader was exec'd."""
+    """The leader was exec'd. Not fsynced."""
 
 
 class ExitObserved(_Line, frozen=True, kw_only=True, tag="exit_observed"):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
+from spurproc.core.durable.private_folder import named_errors
 from spurproc.core.exit_info import ExitInfo, ExitKind
 from spurproc.core.process.identity import ProcessIdentity
 from spurproc.core.spawn.stage import SpawnStage
@@ -101,7 +102,9 @@ class EffectRunner:
 
     def do(self, effect: Effect) -> None:
         """Carry it out. Raises SpurprocError, and then nothing of it counts as done."""
-        self._methods[effect]()
+        verb, _, noun = effect.value.partition(" ")
+        with named_errors(verb, noun):
+            self._methods[effect]()
 
     def close(self) -> None:
         """Let go of the leader, the cgroup and the records."""
@@ -213,7 +216,7 @@ class EffectRunner:
         if end is None:
             return self._end_without_leader()
         if end.kind is ExitKind.NOT_STARTED:
-            return replace(end, reason=self.why or end.reason)
+            return replace(end, reason=str(self.failure or self.why) or end.reason)
         return replace(end, oom_kills=self.tree.oom_kills(), trusted=not self._launch.job_may_forge)
 
     def _end_without_leader(self) -> ExitInfo:

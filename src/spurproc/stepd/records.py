@@ -68,11 +68,11 @@ class StepRecords:
         self._append(GateOpening(at=time.time()), sync=False)
 
     def launched(self) -> None:
-        """Durable when it returns, as is each below that does not say otherwise."""
-        self._append(Launched(at=time.time()))
+        """Appended, not fsynced: it says something of the leader's process, which no other boot has."""
+        self._append(Launched(at=time.time()), sync=False)
 
     def exit_observed(self, end: ExitInfo) -> None:
-        """Once: nothing is written over an end that is there."""
+        """Once: nothing is written over an end that is there. Durable when it returns, as is each that does not say otherwise."""
         self._append(ExitObserved(at=time.time(), end=end))
 
     def terminating(self, why: str) -> None:

@@ -16,6 +16,7 @@ from spurproc.core.exit_info import ExitInfo, ExitKind
 from spurproc.core.observation import Liveness
 from spurproc.core.process.identity import ProcessIdentity
 from spurproc.core.process.pidfd import Pidfd
+from spurproc.core.spawn.stage import SpawnStage
 from spurproc.core.spawn.starting import read_progress
 from spurproc.core.vantage import read_boot_id
 from spurproc.errors import AlreadyGone, SpurprocError
@@ -179,7 +180,7 @@ class Witness:
             if self._leader is None or self._leader_channel is None:
                 reason = "its supervisor ended before it had a leader at its gate"
                 return ExitInfo.not_started("GATE", 0, reason=reason)
-            end = end_of_leader(self._leader, read_progress(self._leader_channel))
+            end = _with_reason(end_of_leader(self._leader, read_progress(self._leader_channel)))
         else:
             found = conclusion(launch, self.step.descriptor(), records.history, read_boot_id(), self._leader)
             if isinstance(found, NotYours):
@@ -222,3 +223,10 @@ class Witness:
 def _has_ended(pid: int) -> bool:
     """Whether that child of ours is a zombie."""
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _with_reason(end: ExitInfo | None) -> ExitInfo | None:
+    """A leader that found its gate closed says no more than that."""
+    if end is None or end.reason or end.stage != SpawnStage.GATE.name:
+        return end
+    return replace(end, reason="its supervisor ended before it opened the gate")
