@@ -206,15 +206,22 @@ class Host:
         return witness
 
     def _recorded(self, witness: Witness, over: bool) -> None:
-        """The end of a step is durable. What is still owed goes to another supervisor."""
-        self._lost(witness)
+        """The end of a step is durable. What is still owed goes to another supervisor, as soon as there is room for one."""
         if not over:
-            with suppress(SpurprocError, OSError):
+            try:
                 self._fork(self._state.open_step(witness.step.runtime_id))
+            except AlreadyGone:
+                pass
+            except (SpurprocError, OSError):
+                self._tell_waiting(witness.step.runtime_id)
+                witness.try_again()
+                return
+        self._lost(witness)
 
     def _lost(self, witness: Witness) -> None:
         """Nothing more is to be learnt of it here."""
-        self._witnesses.pop(witness.step.runtime_id, None)
+        if self._witnesses.get(witness.step.runtime_id) is witness:
+            del self._witnesses[witness.step.runtime_id]
         witness.close()
         self._tell_waiting(witness.step.runtime_id)
         self._look_idle()

@@ -135,7 +135,7 @@ class Witness:
         try:
             lock = FolderLock.take(self.step.folder)
             if lock is None:
-                self._again()
+                self.try_again()
                 return
             with lock:
                 over = self._conclude_locked()
@@ -143,10 +143,10 @@ class Witness:
             self._on_lost(self)
             return
         except SpurprocError:
-            self._again()
+            self.try_again()
             return
         if over is None:
-            self._again()
+            self.try_again()
             return
         if self._leader is not None and self.forked_here:
             with suppress(SpurprocError):
@@ -154,7 +154,8 @@ class Witness:
             self._on_reaped()
         self._on_recorded(self, over)
 
-    def _again(self) -> None:
+    def try_again(self) -> None:
+        """Conclude once more, in a while."""
         self._loop.at(f"conclude {self.step.runtime_id}", self._retry_s, self.conclude)
         self._retry_s = min(2 * self._retry_s, _RETRY_LAST_S)
 
