@@ -63,6 +63,7 @@ _GIVE_UP = frozenset(
 _MUST = frozenset(
     {
         Effect.INHERIT,
+        Effect.THAW,
         Effect.RECORD_HOOK_BEGUN,
         Effect.RECORD_HOOK_COMPLETED,
         Effect.RECORD_EXIT_OBSERVED,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 
 from spurproc.core._native import lib
 from spurproc.core.durable.private_folder import PrivateFolder, named_errors
@@ -42,6 +43,7 @@ class Journal:
         self._folder = folder
         self._fd = fd
         self._size_bytes = size_bytes
+        self._torn = False
         self.lines = lines
         """What it held when it was opened."""
 
@@ -81,14 +83,24 @@ class Journal:
         if b"\n" in line or len(line) >= LINE_LIMIT_BYTES:
             raise InvalidArgument(f"cannot append {line[:80]!r} to a journal: not one line of less than {LINE_LIMIT_BYTES} bytes")
         with named_errors("append to", f"{self._folder.path}/{JOURNAL_NAME}"):
+            self._cut_tail()
+            self._torn = True
             try:
                 _write_whole(self._fd, line + b"\n")
                 if sync:
                     os.fdatasync(self._fd)
             except OSError:
-                os.ftruncate(self._fd, self._size_bytes)
+                with suppress(OSError):  # then the next one does, before it writes a byte behind it
+                    self._cut_tail()
                 raise
+        self._torn = False
         self._size_bytes += len(line) + 1
+
+    def _cut_tail(self) -> None:
+        """What was written of a line that is not there."""
+        if self._torn:
+            os.ftruncate(self._fd, self._size_bytes)
+            self._torn = False
 
     def close(self) -> None:
         """Let go. May be called twice."""
