@@ -9,10 +9,10 @@ PEERS := $(VENV)/.peers
 NATIVE := setup.py $(shell find csrc -name '*.[ch]' -o -name '*.py')
 
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-vm check masked mutants mutants-check mutants-generated bench lint format c-check docs wheel clean
+.PHONY: help setup demo test test-vm check crash masked mutants mutants-check mutants-generated bench lint format c-check docs wheel clean
 
 help:
-	@echo 'make setup | demo | test | test-vm | check | masked | mutants | bench | lint | format | c-check | docs | wheel | clean'
+	@echo 'make setup | demo | test | test-vm | check | crash | masked | mutants | bench | lint | format | c-check | docs | wheel | clean'
 
 setup: $(BUILT)
 
@@ -39,6 +39,10 @@ check: lint c-check docs
 # In a guest with Linux 6.1, systemd and pure cgroup v2; as root. VM_TESTS=tests/kernel/test_wait.py runs that alone.
 test-vm: wheel
 	@PYTHON=$(BIN)/python tests/vm/run $(VM_TESTS)
+
+# The crash matrix with each place in each scene, not only in the first that passes it.
+crash: $(BUILT)
+	@SPURPROC_TEST_CRASH_EVERYWHERE=1 $(BIN)/python -m pytest tests/crash
 
 masked: $(BUILT)
 	@tools/check-masked $(BIN)/python
