@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import msgspec
+from msgspec.structs import replace
 
 from spurproc.core.cgroup.record import CgroupRecord
 from spurproc.core.cgroup.usage import CgroupUsage
@@ -98,6 +99,16 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
         """How the step ended; None before that is recorded."""
         return None if self.exit_observed is None else self.exit_observed.end
 
+    def followed_by(self, record: JournalRecord) -> History:
+        """With one more line."""
+        match record:
+            case HookBegun(hook=hook):
+                return replace(self, hooks_begun={hook: record} | self.hooks_begun)
+            case HookCompleted(hook=hook, end=end):
+                return replace(self, hooks_completed={hook: end} | self.hooks_completed)
+        name = _FIELDS[type(record)]
+        return self if getattr(self, name) is not None else replace(self, **{name: record})
+
 
 _FIELDS = {
     GateOpening: "gate_opening",
@@ -111,18 +122,10 @@ _FIELDS = {
 
 def history_of(lines: Iterable[bytes], where: str) -> History:
     """Fold the lines of a journal. Raises RecordInvalid for one that cannot be read, naming its number."""
-    firsts: dict[str, JournalRecord] = {}
-    begun: dict[str, HookBegun] = {}
-    completed: dict[str, ExitInfo] = {}
+    history = History()
     for number, line in enumerate(lines, start=1):
         record: JournalRecord = decode(line, JournalRecord, f"{where}, line {number}")  # type: ignore[arg-type]  # a union
-        match record:
-            case HookBegun(hook=hook):
-                begun.setdefault(hook, record)
-            case HookCompleted(hook=hook, end=end):
-                completed.setdefault(hook, end)
-            case _:
-                firsts.setdefault(_FIELDS[type(record)], record)
-    if not completed.keys() <= begun.keys():
+        history = history.followed_by(record)
+    if not history.hooks_completed.keys() <= history.hooks_begun.keys():
         raise RecordInvalid(where, "a hook has completed that never began")
-    return History(**firsts, hooks_begun=begun, hooks_completed=completed)  # type: ignore[arg-type]  # by _FIELDS
+    return history

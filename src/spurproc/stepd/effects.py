@@ -58,7 +58,7 @@ class EffectRunner:
         self._proof = Proof.NONE_FOUND
         self._launcher: Connection | None = None
         self.records = StepRecords(around.step)
-        self.tree = StepTree()
+        self.tree = StepTree(self._identity)
         self.leader = LeaderStart(loop, post)
         self.hooks = HookRun(loop, launch, self.records, around.root, post)
         self.walk = PlanWalk(loop, self.tree.whole, self._emptied, self._stuck, self._end_is_recorded)

@@ -96,10 +96,8 @@ class StepRecords:
         self._append(Acknowledged(at=time.time()))
 
     def _append(self, record: JournalRecord, *, sync: bool = True) -> None:
-        line = encode(record)
-        self._journal.append(line, sync=sync)
-        self._journal.lines.append(line)
-        self.history = history_of(self._journal.lines, JOURNAL_NAME)
+        self._journal.append(encode(record), sync=sync)
+        self.history = self.history.followed_by(record)
 
     def close(self) -> None:
         """Let go. May be called twice."""

@@ -29,10 +29,10 @@ _FREEZE_WITHIN_S = 0.5
 class StepTree:
     """Owns the cgroup. `leader` is set by who starts it, or by `inherit` to one that is not our child."""
 
-    def __init__(self) -> None:
+    def __init__(self, supervisor: ProcessIdentity) -> None:
         self.cgroup: Cgroup | None = None
         self.leader: Leader | None = None
-        self._subreaper: ProcessIdentity | None = ProcessIdentity.of(os.getpid())
+        self._subreaper: ProcessIdentity | None = supervisor
         self._removed = False
 
     def make_cgroup(self, launch: LaunchRecord, root: CgroupRoot | None) -> None:
