@@ -11,7 +11,7 @@ import pytest
 
 from spurproc.core.cgroup.cgroup import Cgroup
 from spurproc.core.cgroup.limits import CgroupLimits, Limit
-from spurproc.errors import Unsupported
+from spurproc.errors import AlreadyGone, Unsupported
 from tests import cgroup_folder
 from tests.payload import Payload
 from tests.relatives import NOBODY, in_fork
@@ -189,6 +189,14 @@ def test_the_top_of_a_mount_is_not_the_top_of_the_hierarchy(job: Cgroup, tmp_pat
             cgroup.set_limits(EACH[name])
         assert cgroup.set_limits(EACH[name], required=False) == (FILES[name],)
     subprocess.run(["umount", tmp_path], check=True)
+
+
+def test_a_removed_cgroup_is_gone_and_no_top(cgroup_root: Path) -> None:
+    """Neither has a cgroup.type."""
+    with Cgroup.create(cgroup_root / "x") as cgroup:
+        os.rmdir(cgroup.path)
+        with pytest.raises(AlreadyGone):
+            cgroup.set_limits(CgroupLimits(pids_max=1))
 
 
 def test_the_top_of_the_hierarchy_has_no_limits() -> None:

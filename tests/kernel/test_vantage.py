@@ -45,6 +45,14 @@ forget_reader()
 seen = identity.observe()
 print(seen.liveness.value, seen.evidence)
 """
+_NUMBER_BEHIND = """
+import os, signal
+from spurproc.core.process.pidfd import Pidfd
+if (child := os.fork()) == 0:
+    signal.pause()
+with Pidfd.take_fd(os.pidfd_open(child)) as pidfd:
+    print(pidfd.pid == child)
+"""
 _OF_A_NUMBER_THAT_PROC_HAS_NOT = """
 import os, signal
 from spurproc.core.process.identity import ProcessIdentity
@@ -115,6 +123,13 @@ def test_foreign_procfs_names_nobody(mask: str) -> None:
 def test_a_number_that_a_foreign_procfs_has_not_is_not_hidden(mask: str) -> None:
     """It is there, and no hidepid veils it: that /proc shows others is what is said."""
     assert "/proc shows another pid namespace" in _elsewhere(["--pid"], _OF_A_NUMBER_THAT_PROC_HAS_NOT, mask=mask)
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_facility("pidfd_info")
+def test_a_number_is_told_by_the_kernel_where_procfs_is_foreign() -> None:
+    """What is shown there is no number of ours; the pidfd itself knows."""
+    assert _elsewhere(["--pid"], _NUMBER_BEHIND) == "True"
 
 
 @pytest.mark.needs_root

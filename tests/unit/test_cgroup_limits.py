@@ -55,6 +55,11 @@ def test_an_integer_that_python_does_not_write_out_is_named_by_its_size(name: st
         CgroupLimits(**{name: sign * 10**5000})
 
 
+def test_an_integer_of_64_bits_is_written_out() -> None:
+    with pytest.raises(InvalidArgument, match="pids_max: 18446744073709551615 is not a number"):
+        CgroupLimits(pids_max=2**64 - 1)
+
+
 def test_too_many_cpus_are_told_the_most() -> None:
     with pytest.raises(InvalidArgument, match=r"^cpus: 1e\+30 is not a number from 0.01 to 92233720368547$"):
         CgroupLimits(cpus=1e30)
