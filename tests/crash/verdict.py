@@ -73,7 +73,7 @@ def _reason_holds(run: Run, reason: str, killed: set[str], *, failed: bool) -> b
         r"^its supervisor and host ended before the leader did": killed >= _BOTH and "launched" in events,
         r"^nobody sent start within": "start_deadline_s" in run.scene.spec,
         r"^its prolog did not succeed": run.scene.prolog is not None,
-        r"^it was told to end": True,
+        r"^it was (told to end|ended before its exec)": True,
         r"^its prolog .* nobody knows": SUPERVISOR in killed,
         r"^killed by SIG(KILL|TERM) before exec": True,
         r"^cannot ": failed or blocked_or_missing,

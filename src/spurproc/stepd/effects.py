@@ -216,7 +216,8 @@ class EffectRunner:
         if end is None:
             return self._end_without_leader()
         if end.kind is ExitKind.NOT_STARTED:
-            return replace(end, reason=str(self.failure or self.why) or end.reason)
+            ended = None if end.errno else "it was ended before its exec"
+            return replace(end, reason=str(self.failure or self.why) or end.reason or ended)
         return replace(end, oom_kills=self.tree.oom_kills(), trusted=not self._launch.job_may_forge)
 
     def _end_without_leader(self) -> ExitInfo:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from spurproc.core.cgroup.cgroup import Cgroup
-from spurproc.core.exit_info import ExitInfo
+from spurproc.core.exit_info import ExitInfo, ExitKind
 from spurproc.core.process.identity import ProcessIdentity
 from spurproc.core.process.pidfd import Pidfd
 from spurproc.core.spawn.plan import SpawnPlan
@@ -113,7 +113,7 @@ def end_of_leader(pidfd: Pidfd, progress: Progress) -> ExitInfo | None:
     if progress.started:
         return seen
     stage = SpawnStage(progress.stage)
-    how = "" if progress.error else _how_it_ended(seen)
+    how = "" if progress.error or seen.kind is ExitKind.UNKNOWN else _how_it_ended(seen)
     return replace(ExitInfo.not_started(stage.name, progress.error, reason=how or None), observed_at=seen.observed_at)
 
 
