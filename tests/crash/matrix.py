@@ -158,8 +158,9 @@ def _struck(run: Run, cell: Cell, launcher: Child, killed: set[str]) -> list[str
     conductor.release(_answer(cell))
     if not conductor.until(lambda: told(launcher), _LAUNCHER_WITHIN_S, launcher.fileno()):
         run.kill({LAUNCHER})  # it waits for what will not come; whatever it has done by now is all that it does
-    answer = run.resolve()
     strike.lifted = True
+    run.lift()
+    answer = run.resolve()
     if "raised" in answer:
         return [f"not resolved: {answer['trace'] or answer['why']}"]
     found = faults(run, run.killed, answer, failed=cell.fault != SIGKILL or bool(run.scene.struck))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import secrets
 import select
 import signal
@@ -161,6 +162,13 @@ class Run:
         roles = {peer.role for peer in killed}
         self.killed |= roles
         return roles
+
+    def lift(self) -> None:
+        """Whoever had no descriptors left has them again: one that rests meanwhile does not come to any place."""
+        for peer in self.conductor.peers:
+            if not peer.ended:
+                _, hard = resource.prlimit(peer.pid, resource.RLIMIT_NOFILE)
+                resource.prlimit(peer.pid, resource.RLIMIT_NOFILE, (hard, hard))
 
     def resolve(self) -> dict[str, Any]:
         """What a fresh client makes of it. Everybody who is left, and whom it starts, goes on unhindered."""
