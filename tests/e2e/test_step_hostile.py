@@ -322,3 +322,25 @@ def test_whoever_has_nothing_to_do_is_not_woken(steps: Steps, running: Step, tmp
         assert others.launch(["sh", "-c", "exit 0"]).wait(WAIT_S, completed=True).succeeded
         others.end_all()
         assert [switches(pid) for pid in keepers] == before
+
+
+def processor_ticks(pid: int) -> int:
+    """Of 10 ms each. proc_pid_stat(5)"""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def test_one_without_descriptors_waits_for_some_and_does_not_spin(steps: Steps, running: Step, tmp_path: Path) -> None:
+    """A peer that cannot be accepted stays in the backlog, which is told of again and again."""
+    supervisor = steps.descriptor(running).supervisor.pid
+    before = resource.prlimit(supervisor, resource.RLIMIT_NOFILE)
+    lowest = next(number for number in range(4096) if not os.path.lexists(f"/proc/{supervisor}/fd/{number}"))
+    resource.prlimit(supervisor, resource.RLIMIT_NOFILE, (lowest, before[1]))
+    with StepPeer(running) as peer:
+        used = processor_ticks(supervisor)
+        others = Steps(tmp_path / "others")
+        assert others.launch(["true"]).wait(WAIT_S, completed=True).succeeded
+        others.end_all()
+        assert processor_ticks(supervisor) - used < 10
+        resource.prlimit(supervisor, resource.RLIMIT_NOFILE, before)
+        peer.greet()

@@ -16,7 +16,9 @@ import pytest
 from spurproc import ExitKind, ExitSource, KillPlan, Pidfd
 from spurproc.client.host_link import PROGRAM_VARIABLE
 from spurproc.client.step import Step
+from spurproc.core.cgroup.cgroup import Cgroup
 from spurproc.core.cgroup.limits import CgroupLimits
+from spurproc.proto.launch_record import Hook
 from spurproc.proto.messages import Ended, Status, StatusReply, Subscribe
 from spurproc.proto.runtime_id import EXTERN_STEP, RuntimeId
 from spurproc.proto.step_state import StepState
@@ -351,3 +353,42 @@ def only_what_is_named(steps: Steps, step: Step, others: tuple[Step, ...]) -> No
     for other in map(steps.descriptor, others):
         assert not sockets & set(descriptors(other.supervisor.pid).values())
     assert set(descriptors(descriptor.leader.pid)) == {0, 1, 2, 3}
+
+
+def test_zombies_that_wait_behind_the_leader_are_reaped(
+    steps: Steps, told: Callable[[str], Told], gate: Callable[[str], Gate]
+) -> None:
+    """Leader and orphan end while their supervisor looks away: it may reap neither before the leader's end is recorded."""
+    say, later, go = told("say"), told("later"), gate("go")
+    waits = f"echo up >&3; read x <{go.path}"
+    epilog = Hook(argv=("sh", "-c", f"echo epilog >{later.path}; read x <{go.path}"))
+    step = steps.launch(["sh", "-c", f"exec 3>{say.path}; (setsid sh -c '{waits}' &); {waits}; exit 5"], epilog=epilog)
+    assert [say.line(), say.line()] == ["up", "up"]
+    with steps.descriptor(step).supervisor.open() as supervisor:
+        supervisor.send_signal(signal.SIGSTOP)
+        go.open()
+        go.open()
+        say.wait_end()
+        supervisor.send_signal(signal.SIGCONT)
+        assert later.line() == "epilog"
+        children = Path(f"/proc/{supervisor.pid}/task/{supervisor.pid}/children").read_text().split()
+        assert len(children) == 1, "the hook, and nobody else"
+    go.open()
+    assert step.wait(WAIT_S, completed=True).code == 5
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_cgroup_v2
+def test_a_cgroup_that_somebody_has_removed_had_nobody_left_in_it(steps: Steps, told: Callable[[str], Told]) -> None:
+    """Its supervisor and host were killed. Whoever comes after finds neither leader nor cgroup, and that is proven."""
+    say = told("say")
+    step = steps.launch(["sh", "-c", f"exec 3>{say.path}; echo up >&3; exec sleep 600"])
+    assert say.line() == "up"
+    descriptor = steps.descriptor(step)
+    assert descriptor.cgroup is not None
+    assert descriptor.leader is not None
+    steps.kill(descriptor.supervisor, descriptor.host, descriptor.leader)
+    with Cgroup.open(descriptor.cgroup.path) as cgroup:
+        cgroup.remove(WAIT_S)
+    step.wait(WAIT_S, completed=True)
+    assert steps.history(step).emptied is not None

@@ -171,3 +171,9 @@ def test_a_successor_acts_on_nothing_that_it_has_not_taken_over(facts: Facts) ->
     answer = move(StepState.NEW, StepEvent.SUCCEED, facts)
     assert answer is not None
     assert answer.effects[:2] == (Effect.BIND, Effect.INHERIT)
+
+
+def test_a_step_that_is_told_to_end_while_it_starts_says_that_it_was_launched() -> None:
+    """Whoever comes after both its keepers may conclude more from that."""
+    answer = move(StepState.STOPPING, StepEvent.EXECUTED, EVERY_STEP[0])
+    assert answer == Move(StepState.STOPPING, (Effect.RECORD_LAUNCHED, Effect.LOWER))
