@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import socket
+import time
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -94,7 +95,8 @@ class StepPeer:
 
 def wait_taken_over(step: Step) -> None:
     """Until it has a supervisor again, after one that died. The host answers once it has forked one, which then has to listen."""
-    while True:
+    until_then = time.monotonic() + _WITHIN_S
+    while time.monotonic() < until_then:
         with StateFolder.open(step.state_dir) as state:
             link = HostLink.open(state)
             link.send(TakeOver(runtime_id=step.runtime_id))
@@ -102,6 +104,7 @@ def wait_taken_over(step: Step) -> None:
             link.close()
         with suppress(ConnectionRefusedError), StepPeer(step):
             return
+    raise TimeoutError(f"nobody supervises {step!r}")
 
 
 def until(step: Step, state: StepState) -> StatusReply:

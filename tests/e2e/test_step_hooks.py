@@ -17,6 +17,10 @@ from tests.fifo import Gate, Told
 from tests.relatives import NOBODY
 from tests.steps import KILL_AT_ONCE, WAIT_S, Steps
 
+BOTH_WAYS = pytest.mark.parametrize(
+    "bare", [pytest.param(False, marks=pytest.mark.needs_cgroup_v2), pytest.param(True, marks=pytest.mark.needs_root)]
+)
+
 
 def sh(script: object, timeout_s: float = 60.0) -> Hook:
     return Hook(argv=("sh", "-c", str(script)), timeout_s=timeout_s)
@@ -62,6 +66,7 @@ def test_one_has_a_session_and_a_cgroup_of_its_own_which_goes_with_it(steps: Ste
     assert not os.path.exists(record.path)
 
 
+@pytest.mark.needs_cgroup_v2
 def test_two_state_folders_do_not_meet_in_a_hook(
     steps: Steps, tmp_path: Path, told: Callable[[str], Told], gate: Callable[[str], Gate]
 ) -> None:
@@ -97,7 +102,7 @@ def test_a_prolog_that_fails_is_the_end_of_the_step(steps: Steps, tmp_path: Path
     assert "not started" in output(steps, step, "epilog")
 
 
-@pytest.mark.parametrize("bare", [False, pytest.param(True, marks=pytest.mark.needs_root)])
+@BOTH_WAYS
 def test_one_that_hangs_is_ended_when_its_time_is_over(
     request: pytest.FixtureRequest, told: Callable[[str], Told], bare: bool
 ) -> None:
@@ -115,7 +120,7 @@ def test_one_that_hangs_is_ended_when_its_time_is_over(
 
 
 @pytest.mark.parametrize("hook", ["prolog", "epilog"])
-@pytest.mark.parametrize("bare", [False, pytest.param(True, marks=pytest.mark.needs_root)])
+@BOTH_WAYS
 def test_what_one_leaves_behind_is_ended_before_anything_else_is_done(
     request: pytest.FixtureRequest, told: Callable[[str], Told], hook: str, bare: bool
 ) -> None:
@@ -130,6 +135,7 @@ def test_what_one_leaves_behind_is_ended_before_anything_else_is_done(
     assert steps.history(step).hooks_completed[hook].succeeded
 
 
+@pytest.mark.needs_cgroup_v2
 @pytest.mark.parametrize("hook", ["prolog", "epilog"])
 def test_one_whose_supervisor_dies_is_never_run_again(
     steps: Steps, tmp_path: Path, told: Callable[[str], Told], hook: str

@@ -302,8 +302,9 @@ def switches(pid: int) -> int:
 
 def wait_asleep(pid: int) -> None:
     """It has said all that it had to say; now it waits."""
+    until = time.monotonic() + WAIT_S
     while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "S":
-        pass
+        assert time.monotonic() < until
 
 
 def test_whoever_has_nothing_to_do_is_not_woken(steps: Steps, running: Step, tmp_path: Path) -> None:

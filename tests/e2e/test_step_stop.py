@@ -16,7 +16,9 @@ from tests.fifo import Gate, Told
 from tests.step_peer import until, wait_taken_over
 from tests.steps import KILL_AT_ONCE, WAIT_S, Steps
 
-BOTH_WAYS = pytest.mark.parametrize("bare", [False, pytest.param(True, marks=pytest.mark.needs_root)])
+BOTH_WAYS = pytest.mark.parametrize(
+    "bare", [pytest.param(False, marks=pytest.mark.needs_cgroup_v2), pytest.param(True, marks=pytest.mark.needs_root)]
+)
 TERM_THEN_KILL = KillPlan(steps=((15, 0.3), (9, None)))
 
 
@@ -83,7 +85,8 @@ def test_a_time_limit_may_be_longer_than_a_poll_can_wait(steps: Steps, gate: Cal
     step = steps.launch(
         ["sh", "-c", f"read x <{go.path}"], time_limit_s=limit_s, kill_plan=KillPlan(steps=((15, limit_s), (9, None)))
     )
-    assert step.status().state is StepState.RUNNING
+    status = step.status()
+    assert (status.state, status.supervised) == (StepState.RUNNING, True)
     go.open()
     assert step.wait(WAIT_S, completed=True).succeeded
 

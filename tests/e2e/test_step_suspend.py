@@ -19,7 +19,9 @@ from tests.fifo import Gate, Told
 from tests.relatives import NOBODY
 from tests.steps import KILL_AT_ONCE, WAIT_S, Steps, host_with_mounts_of_its_own
 
-BOTH_WAYS = pytest.mark.parametrize("bare", [False, pytest.param(True, marks=pytest.mark.needs_root)])
+BOTH_WAYS = pytest.mark.parametrize(
+    "bare", [pytest.param(False, marks=pytest.mark.needs_cgroup_v2), pytest.param(True, marks=pytest.mark.needs_root)]
+)
 SPEAKS_ON_USR1 = (
     "trap 'echo usr1 >&3' USR1; trap 'echo term >&3; exit 9' TERM; exec 3>{}; echo up >&3; while :; do sleep 60 & wait $!; done"
 )
