@@ -19,6 +19,7 @@ from spurproc.inspect.doctor.facilities import LOST
 from spurproc.inspect.doctor.limits import HELD_RUN_FDS
 from spurproc.inspect.doctor.program import find_program
 from spurproc.inspect.doctor.surroundings import _in_unit, _unit_of
+from tests import cgroup_folder
 from tests.inspect_program import PROGRAM, inspect, inspect_as, inspect_json, recorded
 from tests.recording import ROOT
 from tests.relatives import NOBODY
@@ -121,10 +122,11 @@ def test_limits_of_the_cgroups_above(cgroup_root: Path) -> None:
     assert (depth["value"], depth["source"]) == ("3", f"{cgroup_root}/below/cgroup.max.depth")
 
 
+@pytest.mark.needs_root
 @pytest.mark.needs_controller("pids")
 def test_controllers_and_what_they_limit(cgroup_root: Path) -> None:
     (cgroup_root / "below").mkdir()
-    (cgroup_root / "cgroup.subtree_control").write_text("+pids")
+    cgroup_folder.enable("pids", cgroup_root)
     (cgroup_root / "below" / "pids.max").write_text("11")
     document = inspect_json("doctor", env={ROOT_VARIABLE: f"{cgroup_root}/below/root"})
     assert found(document, "pids.max of runs")["value"] == "11, now 0"
