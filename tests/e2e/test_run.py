@@ -122,7 +122,7 @@ def test_at_the_deadline_all_of_it_is_ended(tmp_path: Path, containment: Contain
         f"while [ ! -s {tmp_path}/pid ]; do :; done; while :; do sleep 1000; done"
     )
     with pytest.raises(RunTimeout) as caught:
-        run(["sh", "-c", script], capture=True, timeout_s=0.5, kill_plan=QUICK, containment=containment)
+        run(["sh", "-c", script], capture=True, timeout_s=at_this_pace(0.5), kill_plan=QUICK, containment=containment)
     result = caught.value.result
     assert isinstance(caught.value, WaitTimeout)
     assert (result.stdout, result.signal) == (b"begun\n", 9)
@@ -140,7 +140,7 @@ def test_last_words_at_the_deadline_are_read(containment: Containment) -> None:
         "signal.pause()"
     )
     with pytest.raises(RunTimeout) as caught:
-        run([sys.executable, "-c", script], capture=True, timeout_s=1, containment=containment)
+        run([sys.executable, "-c", script], capture=True, timeout_s=at_this_pace(1), containment=containment)
     assert caught.value.result.code == 4
     assert len(caught.value.result.stdout) == 300003
 
@@ -218,7 +218,12 @@ def test_a_kill_plan_without_a_kill_still_ends_all_of_it(containment: Containmen
     """Deaf to all that the plan has: killed at its end, and nobody waits for an end that does not come."""
     mild = KillPlan(steps=((signal.SIGTERM, 0.1),))
     with pytest.raises(RunTimeout) as caught:
-        run(["sh", "-c", "trap '' TERM; while :; do sleep 1000; done"], timeout_s=0.3, kill_plan=mild, containment=containment)
+        run(
+            ["sh", "-c", "trap '' TERM; while :; do sleep 1000; done"],
+            timeout_s=at_this_pace(0.3),
+            kill_plan=mild,
+            containment=containment,
+        )
     assert (caught.value.result.signal, caught.value.result.leftovers.empty) == (9, True)
 
 
@@ -275,7 +280,7 @@ def test_what_shares_the_leaders_session_ends_without_a_keeper(tmp_path: Path) -
 def test_a_stopped_keeper_is_continued() -> None:
     """Its user's own job may stop it: the end is seen without it, and it proves it all the same."""
     for script in ("read go; kill -STOP $PPID; exit 3", "kill -STOP $PPID; exit 3"):
-        result = run(["sh", "-c", script], input=b"go\n", timeout_s=8, containment=Containment.DESCENDANTS)
+        result = run(["sh", "-c", script], input=b"go\n", timeout_s=at_this_pace(8), containment=Containment.DESCENDANTS)
         assert (result.code, result.source) == (3, ExitSource.WAITED)
 
 

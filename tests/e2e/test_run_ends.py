@@ -92,7 +92,7 @@ def test_what_the_plan_leaves_is_killed_and_reported(containment: Containment) -
         with pytest.raises(RunTimeout) as caught:
             run(
                 ["sh", "-c", "trap '' TERM; while :; do sleep 1000; done"],
-                timeout_s=0.3,
+                timeout_s=at_this_pace(0.3),
                 kill_plan=TERM_ONLY,
                 pass_fds=[fd],
                 containment=containment,
@@ -105,17 +105,18 @@ def test_what_the_plan_leaves_is_killed_and_reported(containment: Containment) -
         assert left.leftovers is not None
         assert ([step.signal for step in left.leftovers.steps], left.leftovers.empty) == ([15, 9], True)
         assert is_let_go(0)
-    assert time.monotonic() - begin < _TIMEOUT_S
+    assert time.monotonic() - begin < at_this_pace(_TIMEOUT_S)
 
 
 def test_a_killed_keeper_takes_the_leader_and_its_group_along() -> None:
     """It goes on to its own end or the deadline; then it and its group are killed, whatever the plan, and `run` raises."""
-    script = "sleep 1000 & kill -9 $PPID; trap '' TERM; while :; do sleep 1000; done"
+    argv = ["sh", "-c", "sleep 1000 & kill -9 $PPID; trap '' TERM; while :; do sleep 1000; done"]
+    timeout_s = at_this_pace(0.5)
     begin = time.monotonic()
     with lifeline() as (fd, is_let_go):
-        with pytest.raises(RunUnproven, match=r"keeper was killed.*still ran after 0.5 s") as caught:
-            run(["sh", "-c", script], timeout_s=0.5, kill_plan=TERM_ONLY, pass_fds=[fd], containment=Containment.DESCENDANTS)
-        assert is_let_go(0.5)
+        with pytest.raises(RunUnproven, match=rf"keeper was killed.*still ran after {timeout_s} s") as caught:
+            run(argv, timeout_s=timeout_s, kill_plan=TERM_ONLY, pass_fds=[fd], containment=Containment.DESCENDANTS)
+        assert is_let_go(at_this_pace(0.5))
     result = caught.value.result
     assert result.kind is ExitKind.UNKNOWN or result.signal == 9
     assert (result.leftovers.proof, result.leftovers.empty) == (Proof.NONE_FOUND, False)
@@ -156,7 +157,7 @@ def test_who_may_not_be_killed_is_named(payload_program: Callable[[str], Path]) 
                     [program],
                     env=env,
                     pass_fds=[fd, hold_fd],
-                    timeout_s=1,
+                    timeout_s=at_this_pace(1),
                     kill_plan=TERM_ONLY,
                     cwd="/",
                     containment=Containment.DESCENDANTS,
