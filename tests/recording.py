@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import json
 import os
 import subprocess
 import sys
@@ -14,10 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.rungs import environment
+from spurproc.core.recorded.run import RecordedRun
+from spurproc.errors import AlreadyGone, Busy, RecordInvalid, WaitTimeout
+from tests.relatives import in_fork
+from tests.rungs import environment, without
 
 ROOT = Path(__file__).parent.parent
-_TIMEOUT_S = 20.0
 _PR_SET_CHILD_SUBREAPER = 36
 
 # argv: folder, containment, another program or "-", "commit" or "hold", then the job's argv. Says how it went, then waits to be
@@ -47,31 +48,6 @@ try:
 except SpawnError as error:
     print("failed", error.stage, flush=True)
 sys.stdin.read()
-"""
-
-# argv: folder, whether to remove the run. What a process says that has never seen the run before.
-_READER = """
-import json, sys
-from spurproc.core.recorded.run import RecordedRun
-from spurproc.errors import AlreadyGone, Busy, RecordInvalid, WaitTimeout
-try:
-    run = RecordedRun.open(sys.argv[1])
-except (AlreadyGone, RecordInvalid) as error:
-    print(json.dumps({"absent": str(error)}))
-    sys.exit()
-with run:
-    answer = {"now": run.exit_info().to_json()}
-    try:
-        answer |= run.wait(10).to_json()
-    except WaitTimeout:
-        answer["kind"] = "timeout"
-    answer["liveness"] = run.liveness().value
-    if sys.argv[2] == "remove":
-        try:
-            run.remove()
-        except Busy as error:
-            answer["busy"] = str(error)
-print(json.dumps(answer))
 """
 
 
@@ -122,15 +98,36 @@ class Launcher:
 
 
 def read_from_new_process(folder: Path, *, remove: bool = False, mask: str = "") -> dict[str, Any]:
-    """What a fresh process says about the run in `folder`; `mask`: facilities that it does without."""
-    done = subprocess.run(
-        [sys.executable, "-c", _READER, str(folder), "remove" if remove else "keep"],
-        stdout=subprocess.PIPE,
-        check=True,
-        timeout=_TIMEOUT_S,
-        env=environment(mask),
-    )
-    answer: dict[str, Any] = json.loads(done.stdout)
+    """What a process says about the run in `folder` that has never seen it; `mask`: facilities that it does without.
+
+    A fork: an interpreter of its own would take a second on an emulated machine, for each of hundreds.
+    """
+
+    def read() -> dict[str, Any]:
+        with without(mask):
+            return _read(folder, remove=remove)
+
+    answer: dict[str, Any] = in_fork(read)
+    return answer
+
+
+def _read(folder: Path, *, remove: bool) -> dict[str, Any]:
+    try:
+        run = RecordedRun.open(folder)
+    except (AlreadyGone, RecordInvalid) as error:
+        return {"absent": str(error)}
+    with run:
+        answer: dict[str, Any] = {"now": run.exit_info().to_json()}
+        try:
+            answer |= run.wait(10).to_json()
+        except WaitTimeout:
+            answer["kind"] = "timeout"
+        answer["liveness"] = run.liveness().value
+        if remove:
+            try:
+                run.remove()
+            except Busy as error:
+                answer["busy"] = str(error)
     return answer
 
 
