@@ -9,10 +9,10 @@ PEERS := $(VENV)/.peers
 NATIVE := setup.py $(shell find csrc -name '*.[ch]' -o -name '*.py')
 
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-vm check crash masked mutants mutants-check mutants-generated bench lint format c-check docs wheel clean
+.PHONY: help setup demo test test-vm check model model-check crash masked mutants mutants-check mutants-generated bench lint format c-check docs wheel clean
 
 help:
-	@echo 'make setup | demo | test | test-vm | check | crash | masked | mutants | bench | lint | format | c-check | docs | wheel | clean'
+	@echo 'make setup | demo | test | test-vm | check | model | crash | masked | mutants | bench | lint | format | c-check | docs | wheel | clean'
 
 setup: $(BUILT)
 
@@ -33,8 +33,15 @@ demo: $(BUILT)
 test: $(BUILT)
 	@env -u SPURPROC_STRICT $(BIN)/python -m pytest
 
-check: lint c-check docs
+check: lint c-check docs model-check
 	@$(BIN)/python -m pytest
+
+# The models of protocol/: all configurations and all faults. MODEL='BUG_CONSUME --trace' shows how that one comes about.
+model: $(TOOLS)
+	@$(BIN)/python -m protocol $(MODEL)
+
+model-check: $(TOOLS)
+	@$(BIN)/python -m protocol --quick
 
 # In a guest with Linux 6.1, systemd and pure cgroup v2; as root. VM_TESTS=tests/kernel/test_wait.py runs that alone.
 test-vm: wheel
