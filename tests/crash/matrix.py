@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from spurproc.stepd.table import Effect
 from tests.crash.child import Child
 from tests.crash.conductor import Place, Stand, let_go
 from tests.crash.points import HOST, LAUNCHER, SUPERVISOR
@@ -65,10 +66,12 @@ def places(theatre: Theatre, *, everywhere: bool) -> dict[int, list[tuple[str, S
     found: dict[int, list[tuple[str, Stand]]] = defaultdict(list)
     seen: set[tuple[object, ...]] = set()
     for scene, trace in theatre.traces().items():
+        ended = False
         for stand in without_twins(trace):
-            place = stand.place
-            key = (place.role, place.act, place.when, place.point, *((scene, place.nth) if everywhere else ()))
-            row = row_of(stand)
+            place, row = stand.place, row_of(stand)
+            ended = ended or place.act == Effect.RECORD_EXIT_OBSERVED.value
+            hook = row == ROW_OF[Effect.RUN_HOOK.value] and ended  # an epilog's are other places than a prolog's
+            key = (place.role, place.act, place.when, place.point, hook, *((scene, place.nth) if everywhere else ()))
             again = place.nth > 1 and not everywhere  # how often may hang on who is quicker
             if row is not None and key not in seen and stand.kind != "move" and not again:
                 seen.add(key)

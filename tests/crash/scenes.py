@@ -258,6 +258,7 @@ def _nothing(_: Stage, __: Step) -> None:
 SCENES: dict[str, Scene] = {
     "plain": Scene(),
     "hooks": Scene(prolog=(0, _HOOK), epilog=(0, _HOOK)),
+    "epilog": Scene(epilog=(0, _HOOK)),
     "hooks fail": Scene(prolog=(1, _HOOK), epilog=(1, _HOOK), play=_nothing),
     "prolog ended": Scene(prolog=(0, _WAITING_HOOK), start=False, play=_started_and_terminated),
     "extern": Scene(leader=False, play=_terminated, ends_by_force=True),
