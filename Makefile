@@ -67,7 +67,7 @@ mutants-generated: $(BUILT)
 $(PEERS): $(BUILT) pyproject.toml
 	@if $(BIN)/python -m pip install --quiet --group bench; then touch $@; else echo 'what could not be installed is left out' >&2; fi
 
-# All of them, and docs/benchmarks.md; BENCH=liveness measures that one. BENCH_FLAGS: see `python -m benchmarks --help`.
+# All of them, and their documents; BENCH=liveness measures that one. BENCH_FLAGS: see `python -m benchmarks --help`.
 bench: $(PEERS)
 	@$(BIN)/python -m benchmarks $(BENCH) $(BENCH_FLAGS)
 

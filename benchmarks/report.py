@@ -119,7 +119,8 @@ def figure_table(figures: list[Figure]) -> str:
 def _head(results: Results, source: str) -> str:
     facts = results.machine
     state = " and uncommitted changes" if facts["dirty"] else ""
-    return f"""# Benchmarks
+    title = "Benchmarks" if len(results.benches) > 1 else f"Benchmarks: {next(iter(results.benches))}"
+    return f"""# {title}
 
 Made by `make bench` from the raw results in `{source}`; do not edit. Figures of one machine at one time: run it on yours.
 

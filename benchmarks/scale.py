@@ -24,6 +24,10 @@ class Scale:
     small_heap_mib: int = 10
     jobs: int
     """Jobs alive at once when memory is counted."""
+    steps: int
+    """Supervised steps alive at once when their memory is counted."""
+    adopted: int
+    """Such steps when their adoption is timed, and a half and a quarter of them."""
     idle_s: float
     """How long an idle wait is watched."""
 
@@ -32,6 +36,17 @@ class Scale:
         return max(1, self.rounds // divisor)
 
 
-FULL = Scale(rounds=101, warm_up=3, turns=1_000, loops=10, members=1_000, large_heap_mib=4096, jobs=20, idle_s=1.0)
-QUICK = Scale(rounds=1, warm_up=0, turns=200, loops=1, members=20, large_heap_mib=64, jobs=2, idle_s=0.1)
+FULL = Scale(
+    rounds=101,
+    warm_up=3,
+    turns=1_000,
+    loops=10,
+    members=1_000,
+    large_heap_mib=4096,
+    jobs=20,
+    steps=100,
+    adopted=1_000,
+    idle_s=1.0,
+)
+QUICK = Scale(rounds=1, warm_up=0, turns=200, loops=1, members=20, large_heap_mib=64, jobs=2, steps=3, adopted=8, idle_s=0.1)
 """Shows that everything still runs; its figures mean nothing."""

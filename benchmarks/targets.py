@@ -12,6 +12,9 @@ from benchmarks import bench_recorder as recorder
 from benchmarks import bench_run as run
 from benchmarks import bench_tree as tree
 from benchmarks import spawn_ways as ways
+from benchmarks import step_crowd as crowd
+from benchmarks import step_end as end
+from benchmarks import step_launch as started
 from benchmarks.bench_spawn import LARGE, SMALL
 from benchmarks.through import KEPT, LOWERED
 
@@ -182,5 +185,54 @@ TARGETS: tuple[Target, ...] = (
         bounds=(_times(run.OURS, run.SUBPROCESS, 3, "subprocess.run"),),
         floor=(run.BARE, run.BARE_CGROUP),
         parts=(run.OURS,),
+    ),
+    Target(
+        what="memory of a supervised step, on Python 3.11",
+        bench="steps",
+        bounds=(_value(crowd.USS, 1024, "USS a step"),),
+        also=(crowd.USS_HOST, *crowd.USS_OF_PEER.values()),
+        floor=(crowd.USS_BARE,),
+        parts=(crowd.USS,),
+    ),
+    Target(
+        what="launch of a supervised step, everything durable",
+        bench="steps",
+        bounds=(_value(started.LAUNCH, 4, "to the leader's main"),),
+        also=tuple(started.LAUNCH_OF_PEER.values()),
+        floor=(KEPT, recorder.SYNCS),
+        parts=(started.LAUNCH,),
+    ),
+    Target(
+        what="end of a supervised step",
+        bench="steps",
+        bounds=(
+            _value(end.RECORDED, 1000, "to its durable record"),
+            _added(end.TOLD, end.RECORDED, 1000, "that until a client that waits is told"),
+        ),
+        also=tuple(end.RECORDED_BY_PEER.values()),
+        floor=(end.APPEND,),
+        parts=(end.RECORDED, end.TOLD),
+    ),
+    Target(
+        what="adoption of live steps",
+        bench="steps",
+        bounds=(
+            _value(crowd.ADOPT, 200, "a step"),
+            _times(crowd.ADOPT, crowd.ADOPT_QUARTER, 1.25, "as many for each as of a quarter of them"),
+        ),
+        also=(crowd.ADOPT_HALF,),
+    ),
+    Target(
+        what="idle supervisors and their host",
+        bench="steps",
+        bounds=(_value(crowd.IDLE_SUPERVISOR, 0, "wake-ups of a supervisor"), _value(crowd.IDLE_HOST, 0, "wake-ups of the host")),
+    ),
+    Target(
+        what="durable writes of a step",
+        bench="steps",
+        bounds=(
+            _value(end.BEFORE_START, 3, "before `start`"),
+            _value(end.EACH, 1, "for each record that has to be durable"),
+        ),
     ),
 )

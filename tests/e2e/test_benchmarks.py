@@ -7,12 +7,13 @@ import sys
 
 import pytest
 
+from benchmarks.__main__ import NOUNS
 from benchmarks.parts import is_part
 from benchmarks.results import Results
 from benchmarks.targets import TARGETS
 from tests.meta.repository import ROOT
 
-OPTIONAL = ("tini", "s6-supervise", "pidfd package")
+OPTIONAL = ("tini", "s6-supervise", "conmon", "pidfd package")
 """Peers that nothing installs for the tests."""
 
 
@@ -20,7 +21,7 @@ OPTIONAL = ("tini", "s6-supervise", "pidfd package")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> tuple[Results, str]:
     """The results and the output of one run of all."""
     path = tmp_path_factory.mktemp("benchmarks") / "results.json"
-    command = [sys.executable, "-m", "benchmarks", "--quick", "--output", str(path)]
+    command = [sys.executable, "-m", "benchmarks", "--quick", "--output", str(path), *NOUNS]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return Results.read(path), done.stdout
