@@ -43,6 +43,16 @@ def _over(steps: Steps, runtime_id: RuntimeId) -> Step:
     return step
 
 
+def test_an_end_that_is_told_is_durable(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client can read it between its supervisor's write and that one's fdatasync: then it syncs it itself."""
+    step = _over(steps, RuntimeId(7, 1, 0))
+    journal = (steps.path / "runtime" / "7.1.0" / "journal.jsonl").stat().st_ino
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fdatasync", lambda fd: synced.append(os.fstat(fd).st_ino))
+    assert step.wait(WAIT_S).succeeded
+    assert journal in synced
+
+
 def test_a_delayed_request_for_an_attempt_never_touches_the_next_one(steps: Steps, tmp_path: Path) -> None:
     """Signal, suspend, resume, terminate, acknowledge and cleanup for attempt 1, while attempt 2 runs."""
     first = _over(steps, RuntimeId(7, 1, 0))

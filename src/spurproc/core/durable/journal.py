@@ -13,7 +13,7 @@ from spurproc.core._native import lib
 from spurproc.core.durable.private_folder import PrivateFolder, named_errors
 from spurproc.errors import InvalidArgument, RecordInvalid
 
-__all__ = ["JOURNAL_LIMIT_BYTES", "JOURNAL_NAME", "LINE_LIMIT_BYTES", "Journal", "read_journal"]
+__all__ = ["JOURNAL_LIMIT_BYTES", "JOURNAL_NAME", "LINE_LIMIT_BYTES", "Journal", "read_journal", "sync_journal"]
 
 JOURNAL_NAME = "journal.jsonl"
 LINE_LIMIT_BYTES = 1 << 16
@@ -24,6 +24,16 @@ _APPEND = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 def read_journal(folder: PrivateFolder) -> list[bytes]:
     """Its whole lines, without their newlines. Raises AlreadyGone where there is none, RecordInvalid where it is too long."""
     return _whole(folder.read_file(JOURNAL_NAME, JOURNAL_LIMIT_BYTES), folder)[0]
+
+
+def sync_journal(folder: PrivateFolder) -> None:
+    """Make what was read of it durable: its writer may not have got so far, and what is told is to outlast a power cut."""
+    fd = folder.open_file(JOURNAL_NAME)
+    try:
+        with named_errors("fdatasync", f"{folder.path}/{JOURNAL_NAME}"):
+            os.fdatasync(fd)
+    finally:
+        os.close(fd)
 
 
 def _whole(content: bytes, folder: PrivateFolder) -> tuple[list[bytes], int]:
