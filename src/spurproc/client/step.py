@@ -102,6 +102,8 @@ class Step:
         """Let a step that stands ready run. Raises Busy in any other state, AlreadyGone where no supervisor answers."""
         request = Start(runtime_id=self.runtime_id)
         with self._place.opened() as opened:
+            # Its launcher may have been killed before it did so; what runs must not be launched again after a power cut.
+            opened.step.folder.sync_above()
             try:
                 reply = _asked(opened, request)
             except Gone:

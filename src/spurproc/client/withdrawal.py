@@ -50,6 +50,8 @@ def _withdraw(state: StateFolder, step: StepFolder) -> str:
             descriptor, history = step.descriptor(), step.history()
             if history.gate_opening is not None or (descriptor is not None and descriptor.leader is not None):
                 return "its leader may have run"
+            if history.hooks_begun:
+                return "its prolog may have run"
             remove_cgroups(step)
             retire_folder(state, step, durable=False)
     except SpurprocError as error:

@@ -209,6 +209,8 @@ class EffectRunner:
 
     def _record_exit_observed(self) -> None:
         if self.records.history.end is None:
+            if self.leader.process is None:  # nobody has said `start`, and so nobody has made the step's name durable, perhaps
+                self._around.step.folder.sync_above()
             self.records.exit_observed(self._end())
 
     def _end(self) -> ExitInfo:

@@ -95,6 +95,8 @@ def _supervise(request: ForkRequest, channel: socket, folder: PrivateFolder) -> 
     lock = _own_lock(folder, request.lock_fd)
     if lock is None or not folder.is_named():
         return
+    if request.lock_fd >= 0 and step.history().end is not None:
+        return  # concluded while the lock was moved: what is owed is a successor's
     connection = None if request.connection_fd < 0 else socket(AF_UNIX, 1, 0, request.connection_fd)
     surroundings = Surroundings(
         step=step,

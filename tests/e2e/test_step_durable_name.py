@@ -1,0 +1,85 @@
+"""What a step's name and its lock have to outlast: a launcher that dies, an adopter, a host that concludes in between."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spurproc import ExitInfo, RuntimeId, SpawnPlan, Step, StepSpec, SystemCallError
+from spurproc.client.host_link import HostLink
+from spurproc.client.withdrawal import withdrawn
+from spurproc.core.durable.journal import JOURNAL_NAME, Journal
+from spurproc.core.durable.lock import FolderLock
+from spurproc.core.durable.private_folder import PrivateFolder
+from spurproc.proto.codec import encode
+from spurproc.proto.journal_record import ExitObserved, HookBegun, JournalRecord
+from spurproc.proto.launch_record import LAUNCH_NAME
+from spurproc.proto.messages import Launch
+from spurproc.proto.step_folder import StateFolder, StepFolder
+from tests.steps import WAIT_S, Steps
+
+STEP = RuntimeId(1, 1, 0)
+
+
+@pytest.fixture
+def published(steps: Steps, tmp_path: Path) -> Iterator[tuple[StateFolder, StepFolder, FolderLock]]:
+    """A step as its launcher leaves it behind row 2, its lock held."""
+    spec = StepSpec(runtime_id=STEP, plan=SpawnPlan(argv=["touch", tmp_path / "ran"]))
+    with StateFolder.open(steps.path, create=True) as state, state.runtime.create_folder(str(STEP)) as folder:
+        lock = FolderLock.take(folder, create=True)
+        assert lock is not None
+        os.close(folder.create_file(LAUNCH_NAME, encode(spec.record())))
+        Journal.create(folder)
+        with lock:
+            yield state, StepFolder(folder, STEP), lock
+
+
+def record(step: StepFolder, line: JournalRecord) -> None:
+    path = Path(step.folder.path, JOURNAL_NAME)
+    path.write_bytes(path.read_bytes() + encode(line) + b"\n")
+
+
+def test_a_step_that_was_concluded_before_its_supervisor_had_the_lock_never_runs(
+    steps: Steps, published: tuple[StateFolder, StepFolder, FolderLock], tmp_path: Path
+) -> None:
+    """Another host can have the lock while it is moved, and record NOT_STARTED: that stands, and nothing is exec'd."""
+    state, step, lock = published
+    end = ExitInfo.not_started("GATE", 0, reason="concluded by another host")
+    record(step, ExitObserved(at=time.time(), end=end))
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    link = HostLink.open(state)
+    link.send(Launch(runtime_id=STEP), (step.folder.fileno(), lock.fileno(), theirs.fileno()))
+    link.close()
+    theirs.close()
+    lock.close()
+    with ours:
+        ours.settimeout(WAIT_S)
+        assert ours.recv(1) == b"", "no supervisor says that it is ready"
+    adopted = Step.open(steps.path, STEP)
+    assert adopted.wait(WAIT_S, completed=True).reason == "concluded by another host"
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_launch_whose_prolog_may_have_run_is_not_taken_back(published: tuple[StateFolder, StepFolder, FolderLock]) -> None:
+    """Its epilog is owed: an adopter has started it meanwhile."""
+    state, step, lock = published
+    record(step, HookBegun(at=time.time(), hook="prolog"))
+    lock.close()
+    raised = withdrawn(state, step, SystemCallError(110, "it says nothing in time"))
+    assert "its prolog may have run: it can be adopted as 1.1.0" in str(raised)
+    assert step.folder.is_named()
+
+
+def test_who_starts_a_step_makes_its_name_durable_first(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its launcher may have died before it did: a power cut would undo the name of a step that has run."""
+    step = steps.launch(["true"], start=False)
+    synced: list[str] = []
+    monkeypatch.setattr(PrivateFolder, "sync_above", lambda folder: synced.append(folder.path))
+    step.start()
+    assert synced == [str(steps.path / "runtime" / str(step.runtime_id))]
+    assert step.wait(WAIT_S).succeeded
