@@ -9,6 +9,7 @@ import pytest
 
 from spurproc import KillPlan
 from spurproc.client.step import Step
+from spurproc.proto.codec import encode
 from spurproc.proto.launch_record import Hook
 from spurproc.proto.messages import (
     Acknowledge,
@@ -164,8 +165,8 @@ HELLOS: dict[str, Callable[[Step], Request]] = {
 def test_who_does_not_know_the_step_is_let_in_to_nothing(steps: Steps, hello: str) -> None:
     step = steps.launch(["true"], start=False)
     with StepPeer(step) as peer:
-        peer.say(HELLOS[hello](step))
-        peer.say(Terminate(runtime_id=step.runtime_id))
+        # In one packet: after the first it may have hung up already.
+        peer.say(encode(HELLOS[hello](step)) + b"\n" + encode(Terminate(runtime_id=step.runtime_id)) + b"\n")
         assert peer.wait_hung_up().count(b"\n") == 1
     assert step.status().state is StepState.READY
 
