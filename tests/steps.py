@@ -21,7 +21,7 @@ from spurproc.proto.codec import decode, encode
 from spurproc.proto.descriptor import DESCRIPTOR_LIMIT_BYTES, DESCRIPTOR_NAME, Descriptor
 from spurproc.proto.host_folder import host_address, open_host_folder
 from spurproc.proto.journal_record import History
-from spurproc.proto.messages import Retire
+from spurproc.proto.messages import Retire, TakeOver
 from spurproc.proto.runtime_id import RuntimeId
 from spurproc.proto.step_folder import StateFolder
 from tests import cgroup_folder
@@ -131,9 +131,20 @@ class Steps:
                     pidfd.wait(WAIT_S, reap_grace_s=0)
 
     def await_gone(self, who: ProcessIdentity) -> None:
-        """Block until that process has ended."""
+        """Block until that process has ended, and the host has done what it does then."""
         with suppress(AlreadyGone), who.open() as pidfd, suppress(SpurprocError):
             pidfd.wait(WAIT_S, reap_grace_s=0)
+        self._await_host()
+
+    def _await_host(self) -> None:
+        """Until the host has answered, which comes behind all that it had to do before."""
+        with StateFolder.open(self.path) as state, open_host_folder(state) as folder:
+            end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with end, suppress(ConnectionRefusedError, FileNotFoundError):
+                end.settimeout(WAIT_S)
+                end.connect(host_address(folder))
+                end.send(encode(TakeOver(runtime_id=RuntimeId(2**62, 1, 0))))
+                end.recv(1)
 
     def host(self) -> Pidfd | None:
         """The host that can be reached, held; None where there is none. It is told to retire once it has no step."""

@@ -99,3 +99,12 @@ def test_room_is_made_without_a_trace_for_readers(folder: PrivateFolder) -> None
     journal.append(b"first")
     journal.close()
     assert content(folder) == b"first\n"
+
+
+def test_opening_a_whole_journal_changes_nothing(folder: PrivateFolder) -> None:
+    """Its time of change says when something was written last: what is removed for its age rests on that."""
+    path = Path(folder.path, JOURNAL_NAME)
+    path.write_bytes(b"whole\n")
+    os.utime(path, (1, 1))
+    Journal.open(folder).close()
+    assert path.stat().st_mtime == 1

@@ -72,7 +72,8 @@ class Journal:
         with named_errors("open", f"{folder.path}/{JOURNAL_NAME}"):
             fd = os.open(JOURNAL_NAME, _APPEND, dir_fd=folder.fileno())
             try:
-                os.ftruncate(fd, size_bytes)
+                if os.fstat(fd).st_size != size_bytes:  # else its time of change would say that something was written
+                    os.ftruncate(fd, size_bytes)
                 if size_bytes:
                     os.fdatasync(fd)
             except BaseException:
