@@ -66,26 +66,6 @@ def test_one_has_a_session_and_a_cgroup_of_its_own_which_goes_with_it(steps: Ste
     assert not os.path.exists(record.path)
 
 
-@pytest.mark.needs_cgroup_v2
-def test_two_state_folders_do_not_meet_in_a_hook(
-    steps: Steps, tmp_path: Path, told: Callable[[str], Told], gate: Callable[[str], Gate]
-) -> None:
-    """The same step id under one cgroup root: whoever clears one's hook away leaves the other's alone."""
-    say, go = told("say"), gate("go")
-    others = Steps(tmp_path / "others")
-    one = others.launch(["true"], start=False, prolog=sh(f"echo up >{say.path}; read x <{go.path}"))
-    one.start()
-    assert say.line() == "up"
-    step = steps.launch(["true"], start=False, runtime_id=one.runtime_id, prolog=sh(f"echo up >{say.path}; exec sleep 600"))
-    step.start()
-    assert say.line() == "up"
-    steps.kill(steps.descriptor(step).supervisor)
-    step.wait(WAIT_S, completed=True)
-    go.open()
-    assert one.wait(WAIT_S, completed=True).succeeded
-    others.end_all()
-
-
 @pytest.mark.parametrize("prolog", [sh("echo no >&2; exit 3"), Hook(argv=("/no/such/program",)), sh("kill -9 $$")])
 def test_a_prolog_that_fails_is_the_end_of_the_step(steps: Steps, tmp_path: Path, prolog: Hook) -> None:
     """The leader never runs, and the end says why. The epilog, which may have to undo something, does."""
