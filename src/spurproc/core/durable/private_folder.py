@@ -90,49 +90,41 @@ class PrivateFolder:
         Raises NotPermitted where it is not ours, not private, or behind a symbolic link; AlreadyGone where there is none.
         """
         where = _absolute(path)
-        with named_errors("open", f"the folder {where!r}"):
-            parent_fd = _open_parent(where)
-            try:
-                fd = cls._open_checked(where, parent_fd)
-            except BaseException:
-                os.close(parent_fd)
-                raise
-        return cls(where, fd, parent_fd)
+        return cls._obtained(where, "open", lambda: _open_parent(where), cls._open_checked)
 
     @classmethod
     def create(cls, path: str | os.PathLike[str]) -> Self:
         """Make the folder, mode 0700 whatever the umask, and open it. Raises SystemCallError (EEXIST) where the name is taken."""
         where = _absolute(path)
-        with named_errors("make", f"the folder {where!r}"):
-            parent_fd = _open_parent(where)
-            try:
-                fd = cls._make(where, parent_fd)
-            except BaseException:
-                os.close(parent_fd)
-                raise
-        return cls(where, fd, parent_fd)
+        return cls._obtained(where, "make", lambda: _open_parent(where), cls._make)
 
     def open_folder(self, name: str) -> Self:
         """An existing private folder in this one, as `open`; the caller owns it."""
-        return self._below(name, self._open_checked)
+        return self._obtained(self._below(name), "open", self._open_again, self._open_checked)
 
     def create_folder(self, name: str) -> Self:
         """Make a private folder in this one, as `create`; the caller owns it."""
-        return self._below(name, self._make)
+        return self._obtained(self._below(name), "make", self._open_again, self._make)
 
-    def _below(self, name: str, get: Callable[[str, int], int]) -> Self:
+    def _below(self, name: str) -> str:
         if "/" in name or name in ("", ".", ".."):
             raise InvalidArgument(f"cannot use the folder {name!r} in {self.path!r}: not a plain name")
-        where = self._noun(name)
-        with named_errors("open", f"the folder {where!r}"):
-            # Not a copy of our descriptor: closing one ends what fcntl(2) F_NOTIFY had set up on the other.
-            parent_fd = os.open(".", _STEP, dir_fd=self.fileno())
+        return self._noun(name)
+
+    def _open_again(self) -> int:
+        """Not a copy of our descriptor: closing one ends what fcntl(2) F_NOTIFY had set up on the other."""
+        return os.open(".", _STEP, dir_fd=self.fileno())
+
+    @classmethod
+    def _obtained(cls, where: str, verb: str, open_parent: Callable[[], int], get: Callable[[str, int], int]) -> Self:
+        with named_errors(verb, f"the folder {where!r}"):
+            parent_fd = open_parent()
             try:
                 fd = get(where, parent_fd)
             except BaseException:
                 os.close(parent_fd)
                 raise
-        return type(self)(where, fd, parent_fd)
+        return cls(where, fd, parent_fd)
 
     @classmethod
     def _make(cls, path: str, parent_fd: int) -> int:
