@@ -15,8 +15,10 @@ __all__ = [
     "Completed",
     "Ended",
     "Hello",
+    "HostReply",
     "HostRequest",
     "Launch",
+    "LookAgain",
     "Refused",
     "Reply",
     "Request",
@@ -33,7 +35,6 @@ __all__ = [
     "Suspend",
     "TakeOver",
     "Terminate",
-    "WatchStep",
     "Welcome",
 ]
 
@@ -162,19 +163,19 @@ class Launch(_HostRequest, frozen=True, kw_only=True, tag="launch"):
 
 
 class TakeOver(_HostRequest, frozen=True, kw_only=True, tag="take_over"):
-    """Nobody holds the step's lock any more: fork a supervisor that goes on where the last one stopped."""
+    """Nobody answers for the step: see to it. Answered by LookAgain, or Refused, once there is something new."""
 
     runtime_id: RuntimeId
 
 
-class WatchStep(_HostRequest, frozen=True, kw_only=True, tag="watch_step"):
-    """Answer once the step's records have changed by this host's hand, or it has nothing to do with it."""
-
-    runtime_id: RuntimeId
+class LookAgain(_Reply, frozen=True, kw_only=True, tag="look_again"):
+    """A host's answer to TakeOver: the step has a supervisor again, or its records say more than before."""
 
 
 class Retire(_HostRequest, frozen=True, kw_only=True, tag="retire"):
     """Take no more launches, and end with the last step."""
 
 
-HostRequest = Launch | TakeOver | WatchStep | Retire
+HostRequest = Launch | TakeOver | Retire
+
+HostReply = LookAgain | Refused

@@ -24,11 +24,10 @@ from spurproc.errors import AlreadyGone, Busy, SpurprocError
 from spurproc.proto.codec import encode
 from spurproc.proto.descriptor import DESCRIPTOR_NAME
 from spurproc.proto.host_folder import HOST_PREFIX
-from spurproc.proto.messages import HostRequest, Launch, Refused, Reply, Retire, StatusReply, TakeOver
+from spurproc.proto.messages import HostReply, HostRequest, Launch, LookAgain, Refused, Retire, TakeOver
 from spurproc.proto.owed import is_over
 from spurproc.proto.runtime_id import RuntimeId
 from spurproc.proto.step_folder import StateFolder, StepFolder
-from spurproc.proto.step_state import StepState
 from spurproc.stepd.elsewhere import Elsewhere
 from spurproc.stepd.folder_watch import FolderWatch
 from spurproc.stepd.forking import ForkRequest, fork_supervisor
@@ -168,9 +167,9 @@ class Host:
         if runtime_id not in self._witnesses:
             self._tell_waiting(runtime_id)
 
-    def _tell_waiting(self, runtime_id: RuntimeId, reply: Reply | None = None) -> None:
+    def _tell_waiting(self, runtime_id: RuntimeId, reply: HostReply | None = None) -> None:
         for peer in self._waiting.pop(runtime_id, []):
-            peer.tell(reply or StatusReply(state=StepState.NEW))
+            peer.tell(reply or LookAgain())
 
     def _peer_left(self, peer: Peer) -> None:
         for waiting in self._waiting.values():
@@ -188,8 +187,8 @@ class Host:
 
     # Steps.
 
-    def _fork(self, step: StepFolder, lock_fd: int = -1, connection_fd: int = -1) -> None:
-        """Takes `step`."""
+    def _fork(self, step: StepFolder, lock_fd: int = -1, connection_fd: int = -1, *, successors: int = 0) -> None:
+        """Takes `step`. `successors`: how many there have been, with this one."""
         request = ForkRequest(step=step, host=self._identity, root=self._root, lock_fd=lock_fd, connection_fd=connection_fd)
         try:
             forked = fork_supervisor(request)
@@ -197,6 +196,7 @@ class Host:
             step.close()
             raise
         witness = self._watch(step)
+        witness.successors = successors
         witness.watch_supervisor(forked)
 
     def _watch(self, step: StepFolder) -> Witness:
@@ -208,8 +208,10 @@ class Host:
     def _recorded(self, witness: Witness, over: bool) -> None:
         """The end of a step is durable. What is still owed goes to another supervisor, as soon as there is room for one."""
         if not over:
+            if witness.rests():
+                return
             try:
-                self._fork(self._state.open_step(witness.step.runtime_id))
+                self._fork(self._state.open_step(witness.step.runtime_id), successors=witness.successors + 1)
             except AlreadyGone:
                 pass
             except (SpurprocError, OSError):

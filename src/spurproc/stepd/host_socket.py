@@ -26,7 +26,7 @@ from spurproc.errors import RecordInvalid
 from spurproc.proto.codec import decode, encode
 from spurproc.proto.framing import MESSAGE_LIMIT_BYTES
 from spurproc.proto.host_folder import HOST_SOCKET_NAME, host_address
-from spurproc.proto.messages import HostRequest, Refused, Reply
+from spurproc.proto.messages import HostReply, HostRequest, Refused
 from spurproc.stepd.loop import Loop
 from spurproc.stepd.peer import Listener
 
@@ -64,7 +64,7 @@ class Peer:
                 fds.frombytes(rights[: len(rights) - len(rights) % fds.itemsize])
         return content, list(fds)
 
-    def tell(self, reply: Reply) -> None:
+    def tell(self, reply: HostReply) -> None:
         """What it does not take at once is lost: it asked, and is expected to read."""
         with suppress(OSError):
             self._socket.send(encode(reply), MSG_NOSIGNAL | MSG_DONTWAIT)

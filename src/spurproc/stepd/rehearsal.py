@@ -91,10 +91,9 @@ def _clear(host_folder: PrivateFolder) -> None:
     with suppress(AlreadyGone), StepFolder(host_folder.open_folder(str(_STEP)), _STEP) as step:
         descriptor = step.descriptor()
         if descriptor is not None and descriptor.cgroup is not None:
-            with suppress(SpurprocError), Cgroup.open(descriptor.cgroup.path) as cgroup:
-                if cgroup.inode == descriptor.cgroup.inode:
-                    cgroup.kill()
-                    cgroup.remove()
+            with suppress(SpurprocError), Cgroup.open(descriptor.cgroup.path, descriptor.cgroup.inode) as cgroup:
+                cgroup.kill()
+                cgroup.remove()
         for name in step.folder.names():
             step.folder.discard_file(name)
         step.folder.remove()

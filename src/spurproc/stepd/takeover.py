@@ -14,7 +14,7 @@ from spurproc.proto.descriptor import Descriptor
 from spurproc.proto.journal_record import History
 from spurproc.proto.launch_record import LaunchRecord
 
-__all__ = ["NotYours", "conclusion"]
+__all__ = ["NotYours", "conclusion", "never_started"]
 
 
 class NotYours(enum.Enum):
@@ -37,7 +37,7 @@ def conclusion(
     if launch.boot_id != boot_id:
         return ExitInfo.unknown("the machine was restarted before the end was recorded")
     if descriptor is None or descriptor.leader is None:
-        return _never_started("nobody supervises it, and no leader of it was at its gate")
+        return never_started("nobody supervises it, and no leader of it was at its gate")
     if descriptor.host.liveness() is not Liveness.GONE:
         return NotYours.HOST_LIVES
     return _end_of_leader(descriptor.leader, history, leader)
@@ -48,7 +48,7 @@ def _end_of_leader(identity: ProcessIdentity, history: History, leader: Pidfd | 
     if lives is not Liveness.GONE:
         return NotYours.LEADER_LIVES if lives is Liveness.ALIVE else NotYours.UNSEEN
     if history.gate_opening is None:
-        return _never_started("its supervisor ended before it opened the gate")
+        return never_started("its supervisor ended before it opened the gate")
     if history.launched is None:
         return ExitInfo.unknown("its supervisor and host ended before it was known whether the leader was exec'd")
     seen = leader.exit_info() if leader is not None else _asked(identity)
@@ -57,7 +57,8 @@ def _end_of_leader(identity: ProcessIdentity, history: History, leader: Pidfd | 
     return seen
 
 
-def _never_started(reason: str) -> ExitInfo:
+def never_started(reason: str) -> ExitInfo:
+    """The gate was never opened, and why."""
     return ExitInfo.not_started(SpawnStage.GATE.name, 0, reason=reason)
 
 

@@ -27,7 +27,7 @@ from spurproc.stepd.forking import Forked
 from spurproc.stepd.leader import end_of_leader
 from spurproc.stepd.loop import Loop
 from spurproc.stepd.records import StepRecords
-from spurproc.stepd.takeover import NotYours, conclusion
+from spurproc.stepd.takeover import NotYours, conclusion, never_started
 
 __all__ = ["Witness"]
 
@@ -62,6 +62,9 @@ class Witness:
         self._leader_channel: socket | None = None
         self._retry_s = _RETRY_FIRST_S
         self.forked_here = False
+        self.successors = 0
+        """How many successors there have been, with the one that is watched."""
+        self._rested = False
 
     @property
     def supervised(self) -> bool:
@@ -154,6 +157,18 @@ class Witness:
             self._on_reaped()
         self._on_recorded(self, over)
 
+    def rests(self) -> bool:
+        """Whether another successor has to wait: each that died with something left to do makes the pause longer.
+
+        It is told once more, after the pause, that the end is recorded.
+        """
+        if self.successors == 0 or self._rested:
+            return False
+        self._rested = True
+        self._retry_s = min(_RETRY_FIRST_S * 2**self.successors, _RETRY_LAST_S)
+        self.try_again()
+        return True
+
     def try_again(self) -> None:
         """Conclude once more, in a while."""
         self._loop.at(f"conclude {self.step.runtime_id}", self._retry_s, self.conclude)
@@ -179,8 +194,7 @@ class Witness:
     def _end(self, launch: LaunchRecord, records: StepRecords) -> ExitInfo | None:
         if self.forked_here:
             if self._leader is None or self._leader_channel is None:
-                reason = "its supervisor ended before it had a leader at its gate"
-                return ExitInfo.not_started("GATE", 0, reason=reason)
+                return never_started("its supervisor ended before it had a leader at its gate")
             end = _with_reason(end_of_leader(self._leader, read_progress(self._leader_channel)))
         else:
             found = conclusion(launch, self.step.descriptor(), records.history, read_boot_id(), self._leader)
@@ -200,8 +214,8 @@ class Witness:
         if descriptor is None or descriptor.cgroup is None:
             return None
         try:
-            with Cgroup.open(descriptor.cgroup.path) as cgroup:
-                return cgroup.oom_kills() if cgroup.inode == descriptor.cgroup.inode else None
+            with Cgroup.open(descriptor.cgroup.path, descriptor.cgroup.inode) as cgroup:
+                return cgroup.oom_kills()
         except SpurprocError:
             return None
 
