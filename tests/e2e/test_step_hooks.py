@@ -180,3 +180,25 @@ def test_one_ended_by_itself_says_by_what(steps: Steps) -> None:
     step = steps.launch(["true"], epilog=sh("kill -TERM $$; sleep 600"))
     assert step.wait(WAIT_S, completed=True).succeeded
     assert steps.history(step).hooks_completed["epilog"].signal == signal.SIGTERM
+
+
+@pytest.mark.needs_cgroup_v2
+def test_two_state_folders_do_not_meet_in_a_hook(
+    steps: Steps, tmp_path: Path, told: Callable[[str], Told], gate: Callable[[str], Gate]
+) -> None:
+    """The same step id under one cgroup root: whoever clears one's hook away leaves the other's alone."""
+    ours, theirs, go = told("ours"), told("theirs"), gate("go")
+    others = Steps(tmp_path / "others")
+    try:
+        one = others.launch(["true"], start=False, prolog=sh(f"echo up >{theirs.path}; read x <{go.path}"))
+        one.start()
+        assert theirs.line() == "up"
+        step = steps.launch(["true"], start=False, runtime_id=one.runtime_id, prolog=sh(f"echo up >{ours.path}; exec sleep 600"))
+        step.start()
+        assert ours.line() == "up"
+        steps.kill(steps.descriptor(step).supervisor)
+        step.wait(WAIT_S, completed=True)
+        go.open()
+        assert one.wait(WAIT_S, completed=True).succeeded
+    finally:
+        others.end_all()

@@ -17,6 +17,7 @@ from spurproc.proto.step_state import StepState
 from tests import cgroup_folder
 from tests.fifo import Gate, Told
 from tests.relatives import NOBODY
+from tests.step_peer import until
 from tests.steps import KILL_AT_ONCE, WAIT_S, Steps, host_with_mounts_of_its_own
 
 BOTH_WAYS = pytest.mark.parametrize(
@@ -98,6 +99,7 @@ def test_suspend_and_resume_are_refused_where_they_mean_nothing(steps: Steps, ga
     with pytest.raises(Busy, match="ready"):
         step.suspend()
     step.start()
+    until(step, StepState.RUNNING)
     with pytest.raises(Busy, match="running"):
         step.resume()
     step.suspend()
