@@ -73,11 +73,11 @@ class StepConnection:
         return connection
 
     @classmethod
-    def open(cls, opened: OpenedStep) -> StepConnection:
+    def open(cls, opened: OpenedStep, within_s: float = _HELLO_WITHIN_S) -> StepConnection:
         """Connect, and be let in. Raises Gone where nobody answers: nobody listens, or it hangs."""
-        connection = cls.connect(opened.step, opened.launch.capability)
+        connection = cls.connect(opened.step, opened.launch.capability, within_s)
         try:
-            answer = connection.expect(Welcome, _HELLO_WITHIN_S)
+            answer = connection.expect(Welcome, within_s)
         except WaitTimeout:
             connection.close()
             raise Gone from None

@@ -11,6 +11,7 @@ from spurproc.client.acknowledging import acknowledge
 from spurproc.client.act import StepAct, nobody
 from spurproc.client.connection import Gone, StepConnection, refusal
 from spurproc.client.direct import resume_directly, signal_directly, suspend_directly, terminate_directly
+from spurproc.client.hung import kill_hung_supervisor
 from spurproc.client.journal_event import JournalEvent, journal_events
 from spurproc.client.output import Stream, read_output
 from spurproc.client.place import OpenedStep, StepPlace
@@ -19,6 +20,7 @@ from spurproc.client.waiting import wait_for_end, wait_for_end_async
 from spurproc.core.cgroup.signal_report import SignalReport
 from spurproc.core.cgroup.sweep import check_signal
 from spurproc.core.exit_info import ExitInfo
+from spurproc.core.process.identity import ProcessIdentity
 from spurproc.core.tree.termination import KillPlan
 from spurproc.errors import AlreadyGone, Busy, InvalidArgument, Unsupported
 from spurproc.proto.messages import Refused, Reply, Request, Resume, Signal, Signalled, Start, StatusReply, Suspend, Terminate
@@ -173,6 +175,16 @@ class Step:
         """
         with self._place.opened() as opened:
             acknowledge(opened)
+
+    def kill_hung_supervisor(self, *, unanswered_s: float = 5.0) -> ProcessIdentity:
+        """Kill its supervisor, where that lives and does not say Hello within `unanswered_s`; who it was. The step runs on.
+
+        Its host records the end, and has what is owed done by another supervisor. Without a cgroup it costs the proof that the
+        tree is gone, see `StepState.HELD`; a time limit is not kept any more. Raises Busy where it answers or nobody is named
+        yet, AlreadyGone where it is dead, and WaitTimeout where the kernel does not end it within 30 s.
+        """
+        with self._place.opened() as opened:
+            return kill_hung_supervisor(opened, unanswered_s)
 
     def attach(self) -> NoReturn:
         """Not in this release. Raises Unsupported: a step's streams are files."""
