@@ -15,7 +15,8 @@ from typing import Self
 
 from spurproc.core.durable.journal import JOURNAL_NAME, read_journal
 from spurproc.core.durable.private_folder import PrivateFolder
-from spurproc.errors import AlreadyGone, InvalidArgument, RecordInvalid, SystemCallError
+from spurproc.core.vantage import read_boot_id
+from spurproc.errors import AlreadyGone, InvalidArgument, RecordInvalid, RecordTooNew, SystemCallError
 from spurproc.proto.codec import decode, version_of
 from spurproc.proto.descriptor import DESCRIPTOR_LIMIT_BYTES, DESCRIPTOR_NAME, Descriptor
 from spurproc.proto.journal_record import History, history_of
@@ -49,11 +50,25 @@ class StepFolder:
         return record
 
     def descriptor(self) -> Descriptor | None:
-        """Who runs it; None before its supervisor has said so. Raises as `launch`."""
+        """Who runs it; None before its supervisor has said so. Raises as `launch`.
+
+        It is not fsynced, so a power cut can leave its name without its content: what cannot be read of another boot is None, for
+        nobody runs it any more.
+        """
         try:
             content = self.folder.read_file(DESCRIPTOR_NAME, DESCRIPTOR_LIMIT_BYTES)
         except AlreadyGone:
             return None
+        try:
+            return self._described(content)
+        except RecordTooNew:
+            raise
+        except RecordInvalid:
+            if self.launch().boot_id == read_boot_id():
+                raise
+            return None
+
+    def _described(self, content: bytes) -> Descriptor:
         where = f"{self.folder.path}/{DESCRIPTOR_NAME}"
         version_of(content, where)
         record = decode(content, Descriptor, where)
