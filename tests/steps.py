@@ -16,6 +16,7 @@ from spurproc import AlreadyGone, KillPlan, Pidfd, ProcessIdentity, SpawnPlan, S
 from spurproc.client.launch import launch
 from spurproc.client.spec import StepSpec
 from spurproc.client.step import Step
+from spurproc.core.cgroup.root import CgroupRoot
 from spurproc.core.durable.journal import read_journal
 from spurproc.proto.codec import decode, encode
 from spurproc.proto.descriptor import DESCRIPTOR_LIMIT_BYTES, DESCRIPTOR_NAME, Descriptor
@@ -49,6 +50,15 @@ def _host_program(folder: Path, enter: str) -> Path:
     program.write_text(f'#!/bin/sh\nexec unshare --mount sh -c \'{enter} {stepd} "$@"\' spurstepd "$@"\n')
     program.chmod(0o755)
     return program
+
+
+def hand_down(folder: Path, *controllers: str) -> Path:
+    """A root for cgroups, below `folder`, in whose steps these controllers act: as an administrator makes one."""
+    root = CgroupRoot(path=str(folder / "root"))
+    root.prepare()
+    for controller in controllers:
+        cgroup_folder.enable(controller, Path(root.steps))
+    return Path(root.path)
 
 
 class Gate:

@@ -18,6 +18,7 @@ from spurproc.client.host_link import PROGRAM_VARIABLE
 from spurproc.client.step import Step
 from spurproc.core.cgroup.cgroup import Cgroup
 from spurproc.core.cgroup.limits import CgroupLimits
+from spurproc.core.cgroup.root import ROOT_VARIABLE
 from spurproc.proto.launch_record import Hook
 from spurproc.proto.messages import Ended, Status, StatusReply, Subscribe
 from spurproc.proto.runtime_id import EXTERN_STEP, RuntimeId
@@ -25,7 +26,7 @@ from spurproc.proto.step_state import StepState
 from tests.fifo import Gate, Told
 from tests.relatives import NOBODY
 from tests.step_peer import StepPeer, until, wait_taken_over
-from tests.steps import KILL_AT_ONCE, WAIT_S, Steps
+from tests.steps import KILL_AT_ONCE, WAIT_S, Steps, hand_down
 
 SYS_RESOURCE = 24
 KEPT = 1 << 1 | 1 << 2 | 1 << 5 | 1 << 19
@@ -232,10 +233,13 @@ def test_what_all_of_it_has_used_is_on_record(steps: Steps, payload_program: Cal
         assert emptied.usage.cpu_usec >= 280_000
 
 
+@pytest.mark.needs_root
+@pytest.mark.needs_cgroup_v2
 @pytest.mark.needs_controller("memory")
 def test_the_most_memory_at_once_and_the_kills_for_want_of_it_are_on_record(
-    steps: Steps, payload_program: Callable[[str], Path]
+    steps: Steps, payload_program: Callable[[str], Path], cgroup_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv(ROOT_VARIABLE, str(hand_down(cgroup_root, "memory")))
     step = steps.launch([str(payload_program("eat")), "64"], cgroup_limits=CgroupLimits(memory_max_bytes=1 << 24))
     end = step.wait(WAIT_S, completed=True)
     assert end.oom_kills
