@@ -152,6 +152,23 @@ def test_those_who_send_one_byte_and_wait_keep_nobody_out(running: Step) -> None
             held.enter_context(StepPeer(running)).say(b"{")
 
 
+def test_one_byte_a_second_keeps_nobody_waiting(running: Step) -> None:
+    """Who has not said Hello in time is hung up on, busy as it looks. Who was let in may take its time. Others are served."""
+    with StepPeer(running) as slow, StepPeer(running).greet() as patient:
+        poll = select.poll()
+        poll.register(slow.socket, select.POLLIN)
+        rest = STATUS
+        while not poll.poll(1000):
+            assert rest, "it was never hung up on"
+            slow.say(b"{")
+            patient.say(rest[:1])
+            rest = rest[1:]
+            ask(running)
+        assert slow.wait_hung_up() == b""
+        patient.say(rest)
+        assert isinstance(patient.hear(), StatusReply)
+
+
 @pytest.mark.parametrize("who", ["supervisor", "host"])
 def test_a_thousand_who_come_and_go(steps: Steps, running: Step, who: str) -> None:
     for _ in range(1000):
