@@ -12,7 +12,7 @@ import pytest
 from spurproc import ExitSource, KillPlan
 from spurproc.client.host_link import PROGRAM_VARIABLE
 from spurproc.core.cgroup.cgroup import Cgroup
-from spurproc.errors import Busy
+from spurproc.errors import Busy, WaitTimeout
 from spurproc.proto.step_state import StepState
 from tests import cgroup_folder
 from tests.fifo import Gate, Told
@@ -147,6 +147,8 @@ def test_who_runs_on_is_no_suspended_step(
     with pytest.raises(Busy, match="Read-only file system"):
         step.suspend()
     assert step.status().state is StepState.RUNNING
+    with pytest.raises(WaitTimeout):  # it can be followed: what was refused was one request
+        step.wait(0.1)
     subprocess.run([*remount, "remount,bind,rw", str(cgroup_folder.mount())], check=True)
     step.suspend()
     assert step.status().state is StepState.SUSPENDED

@@ -235,8 +235,8 @@ class Supervisor:
         if event is not None:
             self._run.why_not_frozen = ""
             self._post(event)
-        if self._run.why_not_frozen:
-            return Refused(why=self._run.why_not_frozen, state=self._state)
+            if self._run.why_not_frozen:
+                return Refused(why=self._run.why_not_frozen, state=self._state)
         return self._status()
 
     def _send_signal(self, number: int) -> Reply:
