@@ -21,6 +21,7 @@ _READS = "opens for reading"
 _NESTED = "below a folder that somebody made in the step's folder"
 CALLS: dict[str, str] = {
     "_open_parent:open": _READS,
+    "_open_again:open": _READS,
     "_open_checked:open": _READS,
     "open_file:open": _READS,
     "sync_above:open": _READS,
@@ -61,7 +62,7 @@ CANNOT_FAIL: dict[tuple[int, str], dict[tuple[str, ...], str]] = {
     (5, LAUNCHER): {("ENOSPC", "EIO", "short write"): _SENDS},
     (6, HOST): {("ENOSPC", "EIO", "short write"): "it receives, and writes nothing"},
     (9, HOST): {("ENOSPC", "EIO", "short write"): "it forks, and writes nothing"},
-    (11, LAUNCHER): {("ENOSPC", "EIO", "short write"): _SENDS},
+    (11, LAUNCHER): {("short write",): "it makes durable what it is told of, and writes into no file"},
     (11, SUPERVISOR): {("ENOSPC", "EIO", "short write"): _SENDS},
     (13, LAUNCHER): {("short write",): _NO_FILE},
 }

@@ -91,7 +91,8 @@ def _stands(told: StateChanged | StatusReply, state: StepState) -> bool:
 class Scene:
     """`play` is what the launcher does after the launch; the rest of the fields make the spec.
 
-    `struck` names an effect at which the run itself, by plan, is struck by `blow`: a scene of what comes after that.
+    `struck` names a place at which the run itself, by plan, is struck by `blow`: a scene of what comes after that. `then`: the
+    supervisor is killed at that place, later.
     `ends_by_force`: the resolver has to end it, since it would not by itself. `killed`: somebody in it kills the leader.
     """
 
@@ -106,6 +107,7 @@ class Scene:
     struck: str = ""
     within: str = ""
     blow: str = ""
+    then: str = ""
     acknowledged: bool = True
     collected: bool = False
     lets_go_after: str = ""
@@ -297,6 +299,13 @@ SCENES: dict[str, Scene] = {
     "not sent": Scene(struck="client.host_link:HostLink.send", blow="errno 5", outcome="not launched"),
     "not written": Scene(struck="_write_all:write", within="write the descriptor", blow="errno 28", outcome="not launched"),
     "not recorded": Scene(struck="_write_whole:write", within="record gate_opening", blow="short", play=_nothing),
+    "torn": Scene(
+        struck="_write_whole:write",
+        within="record gate_opening",
+        blow="short",
+        then="_cut_tail:ftruncate",
+        play=_nothing,
+    ),
     "no leader": Scene(struck="spawn the leader", blow="nofile", play=_nothing),
     "not handed over": Scene(struck="hand the leader over to the host", blow="errno 105", play=_nothing),
     "not described": Scene(

@@ -35,7 +35,8 @@ def test_struck(
         crash_table[row, victims, fault] = played
         clear(theatre, state, by_force=False)
     assert bool(played) is not bool(reach.why_empty(row, victims, fault))
-    assert [str(each) for each in played if each.wrong] == []
+    wrong = "\n".join(str(each) for each in played if each.wrong)
+    assert not wrong, wrong
     check_killed(row, victims, fault, played)
 
 

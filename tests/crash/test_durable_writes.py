@@ -49,6 +49,14 @@ def test_one_write_is_durable_for_each_obligation(theatre: Theatre, scene: str) 
     assert [stand.place.act for stand in syncs(mine)] == owed
 
 
+@pytest.mark.parametrize("scene", ["never told to start", "ended before its start"])
+def test_the_end_of_a_step_that_nobody_started_makes_its_name_durable_first(theatre: Theatre, scene: str) -> None:
+    """Its launcher may have been killed before it did."""
+    mine = [stand for stand in theatre.traces()[scene] if stand.place.role == SUPERVISOR]
+    within = [stand.place.point for stand in syncs(mine) if stand.place.act == Effect.RECORD_EXIT_OBSERVED.value]
+    assert within == ["sync_above:fsync", "append:fdatasync"]
+
+
 @pytest.mark.parametrize("scene", ["hooks", "hooks fail", "terminated", "held and killed", "succeeded", "no program"])
 def test_a_record_is_durable_before_the_next_act(theatre: Theatre, scene: str) -> None:
     """Written, then synced, and only then is the effect over."""

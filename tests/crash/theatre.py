@@ -239,18 +239,19 @@ def told(child: Child) -> bool:
 
 def struck_by_plan(run: Run, otherwise: Rule = let_go) -> Rule:
     """The rule that carries out the blow that belongs to the scene itself."""
-    done = False
+    scene = run.scene
+    blows = [(scene.struck, scene.within, scene.blow), (scene.then, "", "kill supervisor")]
 
     def rule(stand: Stand) -> str | None:
-        nonlocal done
-        scene, place = run.scene, stand.place
+        place = stand.place
         if stand.step == run.step and (place.point, place.when) == (scene.lets_go_after, "after"):
             run.stage.let_go()
-        here = scene.struck == place.point and place.when == "before" and (not scene.within or scene.within == place.act)
-        if done or not here or stand.step != run.step:
+        point, within, blow = blows[0] if blows else ("", "", "")
+        here = point == place.point and place.when == "before" and within in ("", place.act)
+        if not here or stand.step != run.step:
             return otherwise(stand)
-        done = True
-        return _blow(run, scene.blow)
+        del blows[0]
+        return _blow(run, blow)
 
     return rule
 

@@ -65,6 +65,7 @@ class EffectRunner:
         self.failure: SpurprocError | OSError | None = None
         self.why = ""
         self.why_not_frozen = ""
+        self._told_to_start = False
         self.plan: KillPlan = launch.kill_plan
         self.held_by: tuple[str, ...] = ()
         self._methods: dict[Effect, Callable[[], object]] = {
@@ -149,8 +150,13 @@ class EffectRunner:
         self.why = f"nobody sent start within {self._launch.start_deadline_s:g} s"
         self._post(StepEvent.START_OVERDUE)
 
-    def _spawn_leader(self) -> None:
+    def _start_came(self) -> None:
+        """Whoever sent it has made the step's name durable before."""
+        self._told_to_start = True
         self._loop.cancel("start")
+
+    def _spawn_leader(self) -> None:
+        self._start_came()
         assert self._launch.program is not None  # noqa: S101 - the table spawns where there is one
         process = self.leader.spawn(self._launch.program, self.tree.cgroup)
         self.tree.leader = Leader(identity=process.identity, pidfd=process.pidfd)
@@ -159,7 +165,7 @@ class EffectRunner:
         self.records.describe(self._identity, self._around.host, self.tree.cgroup_record(), self.leader.there.identity)
 
     def _tell_started(self) -> None:
-        self._loop.cancel("start")
+        self._start_came()
         leader = self.tree.leader
         self._control.tell(Started(leader=None if leader is None else leader.identity.to_text()))
         if self._launch.time_limit_s is not None:
@@ -176,7 +182,7 @@ class EffectRunner:
     # Hooks.
 
     def _record_hook_begun(self) -> None:
-        self._loop.cancel("start")
+        self._start_came()
         self.hooks.record_begun()
 
     def _record_hook_completed(self) -> None:
@@ -209,7 +215,7 @@ class EffectRunner:
 
     def _record_exit_observed(self) -> None:
         if self.records.history.end is None:
-            if self.leader.process is None:  # nobody has said `start`, and so nobody has made the step's name durable, perhaps
+            if not self._told_to_start:  # then perhaps nobody has made the step's name durable
                 self._around.step.folder.sync_above()
             self.records.exit_observed(self._end())
 
