@@ -15,8 +15,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from spurproc.client.host_link import HostLink
 from spurproc.client.step import Step
 from spurproc.core.cgroup.root import find_cgroup_root
+from spurproc.core.cgroup.step import make_hook, make_step
 from spurproc.core.exit_info import ExitInfo
 from spurproc.errors import AlreadyGone, SpurprocError, WaitTimeout
 from spurproc.proto.host_folder import open_host_folder
@@ -285,6 +287,32 @@ def clear(theatre: Theatre, state: Path, *, by_force: bool) -> None:
             tell_host(folder, Retire())
     assert conductor.until(lambda: all(peer.ended for peer in conductor.peers), WITHIN_S), "the host does not retire"
     conductor.forget_ended()
+    _remove_unwritten()
+    assert not (left := step_cgroups()), left
+
+
+def have_host(theatre: Theatre, state: Path) -> None:
+    """One that can be killed before a step has asked for one."""
+    theatre.conductor.begin(let_go)
+    child = Child(lambda: _reach_host(state))
+    try:
+        assert theatre.conductor.until(lambda: told(child), WITHIN_S, child.fileno())
+    finally:
+        child.close()
+
+
+def _reach_host(state: Path) -> None:
+    with StateFolder.open(state, create=True) as opened:
+        HostLink.open(opened).close()
+
+
+def _remove_unwritten() -> None:
+    """As the next who makes one does, of any step: what a supervisor has left that was killed before it wrote it down."""
+    root = find_cgroup_root()
+    assert root is not None
+    for make in (make_step, make_hook):
+        with make(root, f"next-{secrets.token_hex(4)}") as cgroup:
+            cgroup.remove()
 
 
 def step_cgroups() -> dict[str, bool]:
