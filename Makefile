@@ -9,10 +9,10 @@ PEERS := $(VENV)/.peers
 NATIVE := setup.py $(shell find csrc -name '*.[ch]' -o -name '*.py')
 
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-vm check model model-check crash masked mutants mutants-check mutants-generated bench lint format c-check docs wheel clean
+.PHONY: help setup demo test test-vm check model model-check crash endurance masked mutants mutants-check mutants-generated bench lint format c-check docs wheel clean
 
 help:
-	@echo 'make setup | demo | test | test-vm | check | model | crash | masked | mutants | bench | lint | format | c-check | docs | wheel | clean'
+	@echo 'make setup | demo | test | test-vm | check | model | crash | endurance | masked | mutants | bench | lint | format | c-check | docs | wheel | clean'
 
 setup: $(BUILT)
 
@@ -50,6 +50,10 @@ test-vm: wheel
 # The crash matrix. CRASH=everywhere: with each place in each scene, not only in the first that passes it.
 crash: $(BUILT)
 	@$(if $(CRASH),SPURPROC_TEST_CRASH_EVERYWHERE=1) $(BIN)/python -m pytest tests/crash
+
+# What is measured over minutes, and printed.
+endurance: $(BUILT)
+	@$(BIN)/python -m pytest -s tests/endurance
 
 masked: $(BUILT)
 	@tools/check-masked $(BIN)/python

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import select
 import signal
 from pathlib import Path
 
 import pytest
 
 from spurproc import ExitKind, ExitSource, Liveness
-from spurproc.client.host_link import HostLink
-from spurproc.proto.messages import TakeOver
-from spurproc.proto.step_folder import StateFolder
-from tests.steps import WAIT_S, Steps
+from tests.growth import Held, lasting_host, row
+from tests.steps import WAIT_S, Gate, Steps
 
 ENDS = [
     (["true"], ExitKind.EXITED, 0),
@@ -96,32 +93,10 @@ def test_nobody_is_left_to_see_the_end(steps: Steps, tmp_path: Path) -> None:
     assert "its supervisor and host ended before the leader did" in (end.reason or "")
 
 
-def test_a_row_of_steps_leaves_nothing_growing(steps: Steps) -> None:
-    """Neither descriptors of the host, nor of its client, nor cgroups; what stays of each step is its folder."""
-
-    def held() -> tuple[int, int, list[str]]:
-        cgroup = steps.descriptor(first).cgroup
-        left = [] if cgroup is None else [path.name for path in Path(cgroup.path).parent.iterdir() if path.is_dir()]
-        with StateFolder.open(steps.path) as state, steps.descriptor(first).host.open() as host:
-            link = HostLink.open(state)
-            link.send(TakeOver(runtime_id=first.runtime_id))
-            select.select([link], [], [], WAIT_S)  # behind all that the host had to do before
-            of_host, ours = (len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in (host.pid, "self"))
-            link.close()
-        return of_host, ours, left
-
-    def one() -> None:
-        step = steps.launch(["true"])
-        with steps.descriptor(step).supervisor.open() as supervisor:
-            step.wait(WAIT_S, completed=True)
-            step.acknowledge()
-            supervisor.wait(WAIT_S, reap_grace_s=0)
-
-    first = steps.launch(["true"])
-    first.wait(WAIT_S, completed=True)
-    first.acknowledge()
-    one()
-    before = held()
-    for _ in range(20):
-        one()
-    assert held() == before
+def test_a_row_of_steps_leaves_nothing_growing(steps: Steps, tmp_path: Path) -> None:
+    """Neither in their host, nor in who launches them, nor cgroups and files. `make endurance` launches two thousand."""
+    with lasting_host(steps, Gate(tmp_path / "gate")) as host:
+        row(steps, 20)
+        before = Held.now(steps, host)
+        row(steps, 20)
+        Held.now(steps, host).assert_no_more_than(before, growth_kib=512)

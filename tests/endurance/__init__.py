@@ -1,0 +1,1 @@
+"""Runs that take minutes, by `make endurance`: what grows only slowly shows in them."""
