@@ -13,12 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from spurproc import ExitKind, ExitSource, KillPlan, Pidfd
+from spurproc import ExitKind, ExitSource, Pidfd
 from spurproc.client.host_link import PROGRAM_VARIABLE
 from spurproc.client.step import Step
 from spurproc.core.cgroup.cgroup import Cgroup
-from spurproc.core.cgroup.limits import CgroupLimits
-from spurproc.core.cgroup.root import ROOT_VARIABLE
 from spurproc.proto.launch_record import Hook
 from spurproc.proto.messages import Ended, Status, StatusReply, Subscribe
 from spurproc.proto.runtime_id import EXTERN_STEP, RuntimeId
@@ -26,7 +24,7 @@ from spurproc.proto.step_state import StepState
 from tests.fifo import Gate, Told
 from tests.relatives import NOBODY
 from tests.step_peer import StepPeer, until, wait_taken_over
-from tests.steps import KILL_AT_ONCE, WAIT_S, Steps, hand_down
+from tests.steps import KILL_AT_ONCE, WAIT_S, Steps
 
 SYS_RESOURCE = 24
 KEPT = 1 << 1 | 1 << 2 | 1 << 5 | 1 << 19
@@ -212,42 +210,6 @@ def test_a_job_of_the_same_user_that_destroys_its_own_records_is_told_to_who_wai
             pass
         assert (heard.end.code, heard.end.trusted) == (12, False)
         peer.wait_hung_up()
-
-
-# What it has used.
-
-
-def test_what_all_of_it_has_used_is_on_record(steps: Steps, payload_program: Callable[[str], Path]) -> None:
-    """The leader's own by getrusage(2); the tree's, with what nobody waited for, by its cgroup."""
-    burn = payload_program("burn")
-    step = steps.launch(["sh", "-c", f"(setsid {burn} 200 & ); {burn} 100"], kill_plan=KillPlan(steps=((18, 60.0), (9, None))))
-    end = step.wait(WAIT_S, completed=True)
-    assert end.usage is not None
-    assert end.usage.user_usec + end.usage.system_usec >= 90_000
-    assert end.usage.max_rss_bytes > 0
-    emptied = steps.history(step).emptied
-    assert emptied is not None
-    if steps.descriptor(step).cgroup is not None:
-        assert emptied.usage is not None
-        assert emptied.usage.cpu_usec is not None
-        assert emptied.usage.cpu_usec >= 280_000
-
-
-@pytest.mark.needs_root
-@pytest.mark.needs_cgroup_v2
-@pytest.mark.needs_controller("memory")
-def test_the_most_memory_at_once_and_the_kills_for_want_of_it_are_on_record(
-    steps: Steps, payload_program: Callable[[str], Path], cgroup_root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(ROOT_VARIABLE, str(hand_down(cgroup_root, "memory")))
-    step = steps.launch([str(payload_program("eat")), "64"], cgroup_limits=CgroupLimits(memory_max_bytes=1 << 24))
-    end = step.wait(WAIT_S, completed=True)
-    assert end.oom_kills
-    emptied = steps.history(step).emptied
-    assert emptied is not None
-    assert emptied.usage is not None
-    assert emptied.usage.oom_kills
-    assert emptied.usage.memory_peak_bytes is None or emptied.usage.memory_peak_bytes <= 1 << 24
 
 
 # What a supervisor has about it.
