@@ -6,6 +6,7 @@ import os
 import pwd
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,11 +24,17 @@ def ready():
 
 
 @contextmanager
-def running_unit(name: str, program: str, *arguments: object, properties: tuple[str, ...] = ()) -> Iterator[str]:
-    """A service whose main process is this program, from its `ready()` on; its name. Stopped at the end. systemd-run(1)."""
+def running_unit(
+    name: str, program: str, *arguments: object, properties: tuple[str, ...] = (), own_root: bool = True
+) -> Iterator[str]:
+    """A service whose main process is this program, from its `ready()` on; its name. Stopped at the end. systemd-run(1).
+
+    `own_root`: its cgroups are made in the root of this test run, which only root may write, so that what is left is seen.
+    """
     unit = f"spurproc-test-{name}.service"
     options = [f"--property={each}" for each in ("Type=notify", "NotifyAccess=all", *properties)]
-    _call(["systemd-run", "--quiet", "--collect", f"--unit={unit}", *_environment(), *options, *_python(program, arguments)])
+    environment = _environment() if own_root else []
+    _call(["systemd-run", "--quiet", "--collect", f"--unit={unit}", *environment, *options, *_python(program, arguments)])
     try:
         yield unit
     finally:
@@ -39,6 +46,25 @@ def stop(unit: str) -> None:
     subprocess.run(["systemctl", "stop", unit], check=False, timeout=_TIMEOUT_S, stderr=subprocess.DEVNULL)
 
 
+@contextmanager
+def running_user_unit(name: str, program: str, *arguments: object, properties: tuple[str, ...] = ()) -> Iterator[str]:
+    """As `running_unit`, in USER's own manager."""
+    unit = f"spurproc-test-{name}.service"
+    options = [f"--property={each}" for each in ("Type=notify", "NotifyAccess=all", *properties)]
+    run = ["systemd-run", "--user", "--quiet", "--collect", f"--unit={unit}", *options]
+    _call([*_as_user(), *run, *_python(program, arguments)])
+    try:
+        yield unit
+    finally:
+        stop_user_unit(unit)
+
+
+def stop_user_unit(unit: str) -> None:
+    """As `stop`, in USER's own manager."""
+    command = [*_as_user(), "systemctl", "--user", "stop", unit]
+    subprocess.run(command, check=False, timeout=_TIMEOUT_S, stderr=subprocess.DEVNULL)
+
+
 def output_of_unit(program: str, *arguments: object, user: str, properties: tuple[str, ...] = ()) -> str:
     """What a program says in a service of the system that runs as `user`. Fails with it."""
     options = [f"--property={each}" for each in (f"User={user}", *properties)]
@@ -47,12 +73,9 @@ def output_of_unit(program: str, *arguments: object, user: str, properties: tupl
 
 def output_of_user_unit(program: str, *arguments: object, properties: tuple[str, ...] = ()) -> str:
     """The same in a service of USER's own manager, as `systemd-run --user` starts it from a session."""
-    uid = pwd.getpwnam(USER).pw_uid
-    enter = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--init-groups", "env", f"XDG_RUNTIME_DIR=/run/user/{uid}"]
     options = [f"--property={each}" for each in properties]
-    return _call(
-        [*enter, "systemd-run", "--user", "--quiet", "--wait", "--pipe", "--collect", *options, *_python(program, arguments)]
-    )
+    run = ["systemd-run", "--user", "--quiet", "--wait", "--pipe", "--collect", *options]
+    return _call([*_as_user(), *run, *_python(program, arguments)])
 
 
 def make_user() -> Path:
@@ -62,6 +85,21 @@ def make_user() -> Path:
     entry = pwd.getpwnam(USER)
     _call(["systemctl", "start", f"user@{entry.pw_uid}.service"])
     return Path(entry.pw_dir)
+
+
+@contextmanager
+def users_folder() -> Iterator[Path]:
+    """One of USER's own, for one test."""
+    with tempfile.TemporaryDirectory(dir=make_user()) as name:
+        entry = pwd.getpwnam(USER)
+        os.chown(name, entry.pw_uid, entry.pw_gid)
+        yield Path(name)
+
+
+def _as_user() -> list[str]:
+    """What a command of USER's, that speaks to the manager, begins with."""
+    uid = pwd.getpwnam(USER).pw_uid
+    return ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--init-groups", "env", f"XDG_RUNTIME_DIR=/run/user/{uid}"]
 
 
 def _python(program: str, arguments: tuple[object, ...]) -> list[str]:
