@@ -28,12 +28,13 @@ from spurproc.proto.messages import (
 from spurproc.proto.runtime_id import RuntimeId
 from spurproc.proto.step_folder import StepFolder
 
-__all__ = ["Gone", "StepConnection", "is_event", "refusal", "verb_of"]
+__all__ = ["Gone", "StepConnection", "refusal", "verb_of"]
 
 _HELLO_WITHIN_S = 5.0
 _ANSWER_WITHIN_S = 30.0
 _READ_BYTES = 1 << 16
 _EVENTS = (Started, StateChanged, Ended, Completed)
+"""Nobody asked for them."""
 _NOBODY = (errno.ECONNREFUSED, errno.ENOENT, errno.EAGAIN)
 """EAGAIN: its backlog is full and stays so."""
 
@@ -114,7 +115,7 @@ class StepConnection:
         deadline = deadline_after(within_s)
         while True:
             reply = self.next_message(left_s(deadline))
-            if is_event(reply):
+            if isinstance(reply, _EVENTS):
                 continue
             if kind is not None and not isinstance(reply, kind | Refused):
                 raise RecordInvalid(f"an answer of step {self.runtime_id}", f"not what was asked for: {reply!r:.100}")
@@ -159,11 +160,6 @@ class StepConnection:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def is_event(reply: Reply) -> bool:
-    """Whether nobody asked for it."""
-    return isinstance(reply, _EVENTS)
 
 
 def verb_of(request: Request) -> str:

@@ -7,13 +7,13 @@ import select
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, closing, suppress
 
-from spurproc.client.connection import Gone, StepConnection, is_event
+from spurproc.client.connection import Gone, StepConnection
 from spurproc.client.host_link import HostLink
 from spurproc.client.place import OpenedStep, StepPlace
 from spurproc.core.exit_info import ExitInfo
 from spurproc.core.recorded.watch import FolderWatch, Watch
 from spurproc.errors import NotPermitted, SpurprocError, SystemCallError
-from spurproc.proto.messages import Completed, Refused, Reply, Status, Subscribe, TakeOver, Welcome
+from spurproc.proto.messages import Completed, Ended, Refused, Reply, Subscribe, TakeOver, Welcome
 
 __all__ = ["Following"]
 
@@ -25,13 +25,15 @@ _LOOK = Watch(entries=(), timeout_s=0.0)
 class Following:
     """One step, followed. Holds a connection, and nothing else between two looks.
 
-    `completed`: its supervisor has said that nothing is owed but the report, and how it ended.
+    `ended`: how it ended, once its supervisor has said so, which has made it durable. `completed`: it has said that nothing is
+    owed but the report.
     """
 
     def __init__(self, place: StepPlace) -> None:
         self._place = place
         self._pause_s = _PAUSE_FIRST_S
-        self.completed: ExitInfo | None = None
+        self.ended: ExitInfo | None = None
+        self.completed = False
 
     def news(self) -> Generator[Watch, None, None]:
         """What to wait for; each time it is resumed, whatever had come was taken in, and the records may say more.
@@ -62,21 +64,20 @@ class Following:
         return connection
 
     def _listen(self, connection: StepConnection) -> Generator[Watch, None, None]:
-        """Until the supervisor is gone. Its state changes before the effects of that are done: it is asked, and answers after."""
+        """Until the supervisor is gone. What it tells of is in the records by then."""
         with suppress(Gone):
             while True:
                 yield Watch(entries=((connection.fileno(), select.POLLIN),), timeout_s=None)
                 connection.take_in()
-                messages = connection.messages()
-                self._note(messages)
-                if any(is_event(message) for message in messages):
-                    connection.send(Status(runtime_id=connection.runtime_id))
+                self._note(connection.messages())
 
     def _note(self, messages: list[Reply]) -> None:
         for message in messages:
             match message:
+                case Ended(end=end):
+                    self.ended = end
                 case Completed(end=end):
-                    self.completed = end
+                    self.ended, self.completed = end, True
                 case Welcome():
                     self._pause_s = _PAUSE_FIRST_S
                 case Refused(why=why):

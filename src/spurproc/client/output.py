@@ -63,7 +63,7 @@ class _Reading:
             file: JobFile | None = None
             changes: FolderWatch | None = None
             while True:
-                over = self._over() or following.completed is not None  # before the file is read to its end
+                over = self._over() or following.completed  # before the file is read to its end
                 if file is None and (file := self._opened()) is not None:
                     held.callback(file.close)
                     changes = self._watch(file, held) if follow else None

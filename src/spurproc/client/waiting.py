@@ -47,7 +47,9 @@ def _steps(place: StepPlace, timeout_s: float | None, *, completed: bool) -> Gen
     following = Following(place)
     with closing(following.news()) as news:
         for watch in news:
-            end = following.completed or _recorded(place, completed=completed)
+            if following.ended is not None and (following.completed or not completed):
+                return following.ended
+            end = _recorded(place, completed=completed)
             if end is not None:
                 return end
             if has_passed(deadline):

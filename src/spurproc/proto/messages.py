@@ -126,7 +126,7 @@ class Signalled(_Reply, frozen=True, kw_only=True, tag="signalled"):
 
 
 class StateChanged(_Reply, frozen=True, kw_only=True, tag="state_changed"):
-    """An event: the step has moved on."""
+    """An event: the step has moved on, and what that means is done and recorded."""
 
     state: StepState
 

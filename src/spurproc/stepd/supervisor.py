@@ -83,7 +83,7 @@ class Supervisor:
     def __init__(self, surroundings: Surroundings, launch: LaunchRecord) -> None:
         self._around = surroundings
         self._loop = Loop()
-        self._state = StepState.NEW
+        self._state = self._told = StepState.NEW
         self._events: deque[StepEvent] = deque()
         self._effects: deque[Effect] = deque()
         self._busy = False
@@ -124,7 +124,10 @@ class Supervisor:
             return
         self._busy = True
         try:
-            while self._carry_out() and self._events:
+            while self._carry_out():
+                self._tell_state()
+                if not self._events:
+                    break
                 answer = move(self._state, self._events.popleft(), self._facts)
                 if answer is not None:
                     self._effects.extend(answer.effects)
@@ -135,9 +138,14 @@ class Supervisor:
     def _enter(self, state: StepState) -> None:
         if state is not self._state:
             self._state = state
-            self._control.tell(StateChanged(state=state))
             if state is StepState.HELD and self._folder_watch.gone:
                 self._events.append(StepEvent.LINGER_OVER)
+
+    def _tell_state(self) -> None:
+        """Once all that a new state means is done: whoever hears of it finds it in the records."""
+        if self._state is not self._told:
+            self._told = self._state
+            self._control.tell(StateChanged(state=self._state))
 
     def _carry_out(self) -> bool:
         """The effects that wait, in order. False: one has to be done first, and is tried again later."""
