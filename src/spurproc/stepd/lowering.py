@@ -8,6 +8,7 @@ __all__ = ["lower"]
 
 _KEPT = (prctl.CAP_KILL, prctl.CAP_DAC_OVERRIDE, prctl.CAP_DAC_READ_SEARCH, prctl.CAP_SYS_PTRACE)
 """To signal other users' processes; to remove what they made; to tell by their handle and by /proc who they are."""
+_LOST = [capability for capability in prctl.ALL_CAPS if capability not in _KEPT]
 
 
 def lower() -> None:
@@ -15,5 +16,4 @@ def lower() -> None:
 
     Source: capabilities(7), "Transformation of capabilities during execve()".
     """
-    prctl.cap_effective.limit(*_KEPT)
-    prctl.cap_permitted.limit(*_KEPT)
+    prctl.set_caps((_LOST, (prctl.CAP_EFFECTIVE, prctl.CAP_PERMITTED), False))
