@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from spurproc import KillPlan
+from spurproc.client.connection import StepConnection
 from spurproc.client.step import Step
 from spurproc.proto.codec import encode
 from spurproc.proto.launch_record import Hook
@@ -23,6 +24,7 @@ from spurproc.proto.messages import (
     Signal,
     Signalled,
     Start,
+    Started,
     StateChanged,
     Status,
     StatusReply,
@@ -157,6 +159,19 @@ def test_whoever_subscribes_hears_all_of_it_in_order(steps: Steps) -> None:
     ], "a state is told once all that it means is done"
     ends = [event.end.code for event in heard if isinstance(event, Ended | Completed)]
     assert ends == [9, 9]
+
+
+def test_a_launcher_is_told_nothing_but_what_it_waits_for(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each word more would wake it up once more, beside a supervisor that is busy with its launch."""
+    next_message, heard = StepConnection.next_message, []
+
+    def noted(connection: StepConnection, timeout_s: float | None) -> Reply:
+        heard.append(next_message(connection, timeout_s))
+        return heard[-1]
+
+    monkeypatch.setattr(StepConnection, "next_message", noted)
+    steps.launch(["true"])
+    assert [type(message) for message in heard] == [Welcome, StatusReply, Started]
 
 
 HELLOS: dict[str, Callable[[Step], Request]] = {

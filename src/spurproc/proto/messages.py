@@ -11,6 +11,7 @@ from spurproc.proto.runtime_id import RuntimeId
 from spurproc.proto.step_state import StepState
 
 __all__ = [
+    "EVENTS",
     "Acknowledge",
     "Completed",
     "Ended",
@@ -149,6 +150,8 @@ class Completed(_Reply, frozen=True, kw_only=True, tag="completed"):
     end: ExitInfo
 
 
+EVENTS = (StateChanged, Started, Ended, Completed, StatusReply)
+"""Told to who has subscribed; StatusReply when something turns out not to end."""
 Reply = Welcome | Refused | StatusReply | Signalled | StateChanged | Started | Ended | Completed
 
 

@@ -40,7 +40,8 @@ class Connection:
         self._lines = LineBuffer("a request")
         self._unsent = b""
         self.greeted = False
-        self.subscribed = False
+        self.hears: tuple[type, ...] = ()
+        """The kinds of events that it is told of."""
 
     def fileno(self) -> int:
         """The socket; borrowed."""
@@ -105,9 +106,9 @@ class ControlSocket:
         return connection
 
     def tell(self, event: Reply) -> None:
-        """Tell all who have subscribed."""
+        """Tell all who hear of its kind."""
         for connection in list(self._connections.values()):
-            if connection.subscribed:
+            if isinstance(event, connection.hears):
                 self._send(connection, event)
 
     def _let_in(self, end: socket) -> None:

@@ -32,6 +32,8 @@ __all__ = ["EffectRunner"]
 
 _BUSY_S = 0.01
 _REMOVED_WITHIN_S = 2.0
+_TO_LAUNCHER = (Started, Ended, Completed)
+"""It waits for one of them: nothing else is to wake it."""
 
 
 class EffectRunner:
@@ -143,7 +145,8 @@ class EffectRunner:
         if self._around.connection is None or self._launcher is not None:
             return None
         self._launcher = self._control.take(self._around.connection)
-        self._launcher.greeted = self._launcher.subscribed = True
+        self._launcher.greeted = True
+        self._launcher.hears = _TO_LAUNCHER
         return self._launcher
 
     def _start_overdue(self) -> None:

@@ -12,6 +12,7 @@ from spurproc.core.signal_source import SignalSource
 from spurproc.errors import SpurprocError
 from spurproc.proto.launch_record import LaunchRecord
 from spurproc.proto.messages import (
+    EVENTS,
     Acknowledge,
     Hello,
     Refused,
@@ -232,7 +233,7 @@ class Supervisor:
             case Hello():
                 return Welcome(state=self._state)
             case Subscribe():
-                connection.subscribed = True
+                connection.hears = EVENTS
             case Signal(signal=number):
                 return self._send_signal(number)
         event = _EVENT_OF.get(type(request))
