@@ -47,7 +47,7 @@ model-check: $(TOOLS)
 test-vm: wheel
 	@PYTHON=$(BIN)/python tests/vm/run $(VM_TESTS)
 
-# The crash matrix. CRASH=everywhere: with each place in each scene, not only in the first that passes it.
+# The whole crash matrix, of which `make test` plays a part. CRASH=everywhere: with each place in each scene, not only in the first that passes it.
 crash: $(BUILT)
 	@$(if $(CRASH),SPURPROC_TEST_CRASH_EVERYWHERE=1) $(BIN)/python -m pytest tests/crash
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from tests.crash import reach
-from tests.crash.matrix import FAULTS, VICTIMS, Played
+from tests.crash.matrix import FAULTS, VICTIMS, Played, Tally
 from tests.crash.rows import ROWS
 from tests.crash.theatre import Theatre
 
-_TABLE = pytest.StashKey[dict[object, list[Played]]]()
+_MEMORY = "/dev/shm"
+_TALLY = pytest.StashKey[Tally]()
 
 
 @pytest.fixture(scope="session")
@@ -26,24 +30,35 @@ def theatre(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Theatre]:
 
 
 @pytest.fixture
-def crash_table(pytestconfig: pytest.Config) -> dict[object, list[Played]]:
-    """What came of the cells, by row, victims and fault."""
-    return pytestconfig.stash.setdefault(_TABLE, {})
+def stage_path(tmp_path: Path) -> Iterator[Path]:
+    """In memory, where that can be had: what no power cut takes is not worth a disk's time."""
+    if not os.access(_MEMORY, os.W_OK):
+        yield tmp_path
+        return
+    with TemporaryDirectory(prefix="spurproc-crash-", dir=_MEMORY) as path:
+        yield Path(path)
+
+
+@pytest.fixture
+def tally(pytestconfig: pytest.Config) -> Tally:
+    """One cell of each test is enough in a run of all suites, which nobody has told to run this one."""
+    in_part = pytestconfig.args_source is pytest.Config.ArgsSource.TESTPATHS
+    return pytestconfig.stash.setdefault(_TALLY, Tally(in_part=in_part))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """One line for each row and set of victims: how many cells of each fault held, or why there is none."""
-    table = config.stash.get(_TABLE, {})
-    if not table:
+    tally = config.stash.get(_TALLY, None)
+    if tally is None:
         return
     terminalreporter.section("crash matrix: cells that held, of those played")
     terminalreporter.line(f"{'row':>3}  {'victims':28}" + "".join(f"{fault:>14}" for fault in FAULTS))
     for row in ROWS:
         for victims in VICTIMS:
-            told = [_told(table.get((row, victims, fault)), row, victims, fault) for fault in FAULTS]
+            told = [_told(tally.played.get((row, victims, fault)), row, victims, fault) for fault in FAULTS]
             if any(told):
                 terminalreporter.line(f"{row:>3}  {'+'.join(victims):28}" + "".join(f"{each:>14}" for each in told))
-    played = [each for cells in table.values() for each in cells]
+    played = [each for cells in tally.played.values() for each in cells]
     terminalreporter.line(f"{len(played)} cells, {sum(not each.wrong for each in played)} held; -: see tests/crash/reach.py")
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from spurproc.stepd.table import Effect
@@ -61,6 +62,7 @@ def row_of(stand: Stand) -> int | None:
     return ROW_OF.get(stand.place.act)
 
 
+@cache
 def places(theatre: Theatre, *, everywhere: bool) -> dict[int, list[tuple[str, Stand]]]:
     """By row; each once, in the first scene that passes it, or `everywhere`: in each scene, each time."""
     found: dict[int, list[tuple[str, Stand]]] = defaultdict(list)
@@ -132,6 +134,14 @@ class Played:
 
     def __str__(self) -> str:
         return "\n  ".join((str(self.cell), *self.wrong))
+
+
+@dataclass(slots=True)
+class Tally:
+    """What came of the cells, by row, victims and fault. `in_part`: one of each is played, not all."""
+
+    in_part: bool
+    played: dict[object, list[Played]] = field(default_factory=dict, repr=False)
 
 
 def play(theatre: Theatre, state: Path, cell: Cell) -> Played:

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from spurproc import KillPlan, SpawnPlan
 from spurproc.client.collection import gc
 from spurproc.client.connection import StepConnection
@@ -22,7 +24,7 @@ from spurproc.client.spec import StepSpec
 from spurproc.client.step import Step
 from spurproc.core.durable.lock import FolderLock
 from spurproc.errors import AlreadyGone, SpurprocError
-from spurproc.proto.launch_record import Hook
+from spurproc.proto.launch_record import Hook, LaunchRecord
 from spurproc.proto.messages import StateChanged, StatusReply, Subscribe
 from spurproc.proto.runtime_id import EXTERN_STEP, RuntimeId
 from spurproc.proto.step_folder import StateFolder
@@ -87,6 +89,13 @@ def _stands(told: StateChanged | StatusReply, state: StepState) -> bool:
     return told.state is state or (state is StepState.HELD and isinstance(told, StatusReply) and bool(told.held_by))
 
 
+class _WithoutLinger(StepSpec):
+    """Its supervisor leaves as soon as it is completed."""
+
+    def record(self) -> LaunchRecord:
+        return msgspec.structs.replace(super().record(), linger_s=0.0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
     """`play` is what the launcher does after the launch; the rest of the fields make the spec.
@@ -110,6 +119,7 @@ class Scene:
     then: str = ""
     acknowledged: bool = True
     collected: bool = False
+    lingers: bool = True
     lets_go_after: str = ""
     """The leader is let go when that act of a host is over, not by the launcher."""
     outcome: str = "to its end"
@@ -124,7 +134,8 @@ class Scene:
             if hook is not None:
                 more[name] = stage.hook(name, *hook)
         leader = self._plan_for(stage) if self.leader else None
-        return StepSpec(runtime_id=self.id_of(stage), plan=leader, kill_plan=more.pop("kill_plan", KILL), **more)
+        kind = StepSpec if self.lingers else _WithoutLinger
+        return kind(runtime_id=self.id_of(stage), plan=leader, kill_plan=more.pop("kill_plan", KILL), **more)
 
     def _plan_for(self, stage: Stage) -> SpawnPlan:
         """`missing` names what cannot be had: the program, its folder, or a reader of its output."""
@@ -326,7 +337,7 @@ SCENES: dict[str, Scene] = {
         play=_nothing,
         lets_go_after="Witness.await_leader",
     ),
-    "acknowledged late": Scene(play=_acknowledged_late),
+    "acknowledged late": Scene(play=_acknowledged_late, lingers=False),
     "collected": Scene(collected=True),
     "terminated when completed": Scene(play=_terminated_when_completed, acknowledged=False),
 }

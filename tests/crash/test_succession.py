@@ -15,9 +15,9 @@ from tests.crash.theatre import Run, Theatre, clear, struck_by_plan
 pytestmark = [pytest.mark.needs_cgroup_v2, pytest.mark.needs_root]
 
 
-def test_an_epilog_runs_although_there_was_no_room_for_a_successor(theatre: Theatre, tmp_path: Path) -> None:
+def test_an_epilog_runs_although_there_was_no_room_for_a_successor(theatre: Theatre, stage_path: Path) -> None:
     """Supervisor and launcher are killed; the host has no descriptor left for another supervisor, twice; and nobody asks."""
-    run = Run(theatre, replace(SCENES["succeeded"], blow="kill launcher+supervisor"), tmp_path / "state")
+    run = Run(theatre, replace(SCENES["succeeded"], blow="kill launcher+supervisor"), stage_path / "state")
     refused = 0
 
     def rule(stand: Stand) -> str:
