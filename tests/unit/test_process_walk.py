@@ -30,15 +30,29 @@ def test_child_older_than_its_parent_is_a_strangers() -> None:
     assert _below(rows, 10) == {11}
 
 
+def _descent(monkeypatch: pytest.MonkeyPatch, rows: list[ProcessRow], after: list[ProcessRow]) -> list[int]:
+    """Whom a walk that reads `rows` finds below 10, where a second look sees `after`."""
+    monkeypatch.setattr(process_walk, "read_processes", lambda: {row.pid: row for row in rows})
+    monkeypatch.setattr(process_walk, "read_process", {row.pid: row for row in after}.get)
+    monkeypatch.setattr(Descent, "root_lives", lambda _: True)
+    monkeypatch.setattr(process_walk, "number_here", lambda *_: 10)
+    return [row.pid for row in Descent(None).find()]  # type: ignore[arg-type]  # only its number is asked for
+
+
 def test_child_of_who_has_got_a_number_of_ours_is_a_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
     """11 was read as ours, ended, and its number went to a stranger, whose child 12 was read last: newer than both."""
     rows = [_row(10, 1, 100), _row(11, 10, 200), _row(12, 11, 400), _row(13, 10, 200), _row(14, 13, 300)]
-    after = {row.pid: row for row in (*rows, _row(11, 1, 300))}
-    monkeypatch.setattr(process_walk, "read_processes", lambda: {row.pid: row for row in rows})
-    monkeypatch.setattr(process_walk, "read_process", after.get)
-    monkeypatch.setattr(Descent, "root_lives", lambda _: True)
-    monkeypatch.setattr(process_walk, "number_here", lambda *_: 10)
-    assert [row.pid for row in Descent(None).find()] == [13, 14]  # type: ignore[arg-type]  # only its number is asked for
+    assert _descent(monkeypatch, rows, [*rows, _row(11, 1, 300)]) == [13, 14]
+
+
+@pytest.mark.parametrize(("parent", "found"), [(1, [11, 13]), (10, [11, 13, 12]), (13, [11, 13, 12])])
+def test_child_of_a_number_that_is_nobodys_by_now_is_ours_if_it_was_handed_on_to_us(
+    monkeypatch: pytest.MonkeyPatch, parent: int, found: list[int]
+) -> None:
+    """Between the looks 11 has ended, and perhaps a stranger with its number as well: 12 went to who takes in the orphans."""
+    rows = [_row(10, 1, 100), _row(11, 10, 200), _row(12, 11, 400), _row(13, 10, 200)]
+    after = [_row(10, 1, 100), _row(12, parent, 400), _row(13, 10, 200)]
+    assert sorted(_descent(monkeypatch, rows, after)) == sorted(found)
 
 
 @given(st.dictionaries(st.integers(2, 30), st.tuples(st.integers(0, 30), st.integers(0, 3)), min_size=1))

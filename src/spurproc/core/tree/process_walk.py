@@ -134,17 +134,25 @@ class Descent:
         if root is None or not self.root_lives():
             return []
         found = list(descendants(rows, root))
-        handed_on = self._handed_on(found)
-        if handed_on:
-            found = list(descendants({pid: row for pid, row in rows.items() if pid not in handed_on}, root))
+        doubtful = _doubtful(found, root)
+        if doubtful:
+            found = list(descendants({pid: row for pid, row in rows.items() if pid not in doubtful}, root))
         return [row for row in found if not row.ended]
 
-    def _handed_on(self, found: list[ProcessRow]) -> set[int]:
-        """The parents in a walk whose number is another's after it: what was read as their child may be that stranger's."""
-        known = {row.pid: row for row in found}
-        parents = {row.parent_pid for row in found} & known.keys()
-        now = ((pid, read_process(pid)) for pid in parents)
-        return {pid for pid, row in now if row is not None and row.start_ticks != known[pid].start_ticks}
+
+def _doubtful(found: list[ProcessRow], root: ProcessRow) -> set[int]:
+    """Whom a second look does not bear out: what was read as a parent's child may be that of a stranger with its number.
+
+    The number is another's now; or it is nobody's, and the child was not handed on to one of the tree.
+    """
+    known = {row.pid: row for row in found}
+    parents = {row.parent_pid for row in found} & known.keys()
+    now = {pid: read_process(pid) for pid in parents}
+    doubtful = {pid for pid, row in now.items() if row is not None and row.start_ticks != known[pid].start_ticks}
+    for child in (read_process(row.pid) for row in found if row.parent_pid in parents and now[row.parent_pid] is None):
+        if child is not None and child.parent_pid != root.pid and child.parent_pid not in known:
+            doubtful.add(child.pid)
+    return doubtful
 
 
 def descendants(rows: dict[int, ProcessRow], root: ProcessRow) -> Iterator[ProcessRow]:
