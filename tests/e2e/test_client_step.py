@@ -6,6 +6,7 @@ import os
 import pickle
 import resource
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -43,13 +44,16 @@ def _over(steps: Steps, runtime_id: RuntimeId) -> Step:
     return step
 
 
-def test_an_end_that_is_told_is_durable(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "tell", [lambda step: step.wait(WAIT_S), Step.status, lambda step: list(step.events())], ids=["wait", "status", "events"]
+)
+def test_an_end_that_is_told_is_durable(steps: Steps, monkeypatch: pytest.MonkeyPatch, tell: Callable[[Step], object]) -> None:
     """A client can read it between its supervisor's write and that one's fdatasync: then it syncs it itself."""
     step = _over(steps, RuntimeId(7, 1, 0))
     journal = (steps.path / "runtime" / "7.1.0" / "journal.jsonl").stat().st_ino
     synced: list[int] = []
     monkeypatch.setattr(os, "fdatasync", lambda fd: synced.append(os.fstat(fd).st_ino))
-    assert step.wait(WAIT_S).succeeded
+    tell(step)
     assert journal in synced
 
 

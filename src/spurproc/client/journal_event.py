@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from spurproc.client.following import Following
 from spurproc.client.place import StepPlace
 from spurproc.core.cgroup.usage import CgroupUsage
-from spurproc.core.durable.journal import JOURNAL_NAME, read_journal
+from spurproc.core.durable.journal import JOURNAL_NAME, read_journal, sync_journal
 from spurproc.core.exit_info import ExitInfo
 from spurproc.core.recorded.watch import wait_for
 from spurproc.proto.codec import decode
@@ -100,6 +100,8 @@ def journal_events(place: StepPlace, *, follow: bool) -> Iterator[JournalEvent]:
 def _read(place: StepPlace) -> tuple[list[JournalEvent], bool]:
     with place.opened() as opened:
         lines = read_journal(opened.step.folder)
+        if lines:
+            sync_journal(opened.step.folder)
         where = f"{opened.step.folder.path}/{JOURNAL_NAME}"
         over = is_over(opened.launch, history_of(lines, where))
         return [_event(line, f"{where}, line {number}") for number, line in enumerate(lines, start=1)], over

@@ -11,6 +11,7 @@ from typing import Self
 
 import msgspec
 
+from spurproc.core.durable.journal import sync_journal
 from spurproc.errors import AlreadyGone, RecordInvalid, SpurprocError, from_errno
 from spurproc.proto.codec import decode, version_of
 from spurproc.proto.descriptor import Descriptor
@@ -53,6 +54,13 @@ class OpenedStep:
     def history(self) -> History:
         """What has happened by now."""
         return self.step.history()
+
+    def durable_history(self) -> History:
+        """The same, for who tells it: an end in it is not told another way after a power cut."""
+        history = self.step.history()
+        if history.end is not None:
+            sync_journal(self.step.folder)
+        return history
 
     def check_named(self) -> None:
         """The last look before an act: its name still leads to this very folder. Raises AlreadyGone."""

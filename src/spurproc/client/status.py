@@ -51,7 +51,7 @@ class StepStatus:
 def status_of(opened: OpenedStep) -> StepStatus:
     """Ask its supervisor, else read. Raises RecordInvalid and the like."""
     reply = _asked(opened)
-    history = opened.history()
+    history = opened.durable_history()
     descriptor = opened.descriptor()
     end = history.end if reply is None else reply.end or history.end
     return StepStatus(

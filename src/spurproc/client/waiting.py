@@ -8,7 +8,6 @@ from contextlib import closing
 from spurproc.client.following import Following
 from spurproc.client.place import StepPlace, step_errors
 from spurproc.core.deadline import deadline_after, has_passed, left_s, shortest_s
-from spurproc.core.durable.journal import sync_journal
 from spurproc.core.exit_info import ExitInfo
 from spurproc.core.recorded.watch import Watch, wait_async_for, wait_for
 from spurproc.errors import WaitTimeout
@@ -61,8 +60,5 @@ def _steps(place: StepPlace, timeout_s: float | None, *, completed: bool) -> Gen
 
 def _recorded(place: StepPlace, *, completed: bool) -> ExitInfo | None:
     with place.opened() as opened:
-        history = opened.history()
-        if history.end is None or (completed and not is_over(opened.launch, history)):
-            return None
-        sync_journal(opened.step.folder)
-        return history.end
+        history = opened.durable_history()
+        return None if completed and not is_over(opened.launch, history) else history.end
