@@ -34,6 +34,7 @@ from spurproc.client import connection, direct
 from spurproc.client.step_processes import held_tree
 from spurproc.proto.codec import encode
 from spurproc.proto.descriptor import DESCRIPTOR_NAME, Descriptor
+from tests.fifo import Told
 from tests.payload import Payload
 from tests.steps import WAIT_S, Gate, Steps, folder_of
 
@@ -258,3 +259,22 @@ def test_what_is_no_signal_is_refused_before_anybody_is_asked(steps: Steps, numb
     step = steps.launch(["true"], start=False)
     with pytest.raises(InvalidArgument):
         step.signal(number)  # type: ignore[arg-type]  # that is the point
+
+
+@pytest.mark.needs_root
+def test_without_a_cgroup_a_supervisor_that_hangs_still_holds_its_tree_together(
+    bare_steps: Steps, told: Callable[[str], Told], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its descendants are found below it, one that has left the leader's session too."""
+    monkeypatch.setattr(connection, "_HELLO_WITHIN_S", 0.2)
+    say = told("say")
+    wait = "while :; do sleep 0.01; done"
+    away = f'trap "echo away >&3; exit" USR1; echo up >&3; {wait}'
+    step = bare_steps.launch(["sh", "-c", f"exec 3>{say.path}; setsid sh -c '{away}' & exec sleep 600"])
+    assert say.line() == "up"
+    with bare_steps.descriptor(step).supervisor.open() as supervisor:
+        supervisor.send_signal(signal.SIGSTOP)
+        assert step.signal(signal.SIGUSR1).signals is not None
+        assert say.line() == "away"
+        supervisor.send_signal(signal.SIGCONT)
+    assert step.wait(WAIT_S, completed=True).signal == signal.SIGUSR1

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spurproc import ExitKind, ExitSource, KillPlan, Route
+from spurproc import ExitKind, ExitSource, KillPlan, Liveness, Route
 from spurproc.core.process.identity import ProcessIdentity
 from spurproc.proto.step_state import StepState
 from tests.fifo import Gate, Told
@@ -177,6 +177,9 @@ def test_without_a_cgroup_a_tree_whose_supervisor_died_is_held(bare_steps: Steps
     wait_taken_over(step)
     shown = until(step, StepState.HELD)
     assert shown.held_by == ("it cannot be proven that nothing of it is left",)
+    assert step.status().liveness.liveness is Liveness.UNKNOWN, (
+        "nothing that lives descends from the successor, and yet one does live"
+    )
     successor = bare_steps.descriptor(step).supervisor
     assert successor != descriptor.supervisor
     with successor.open() as pidfd:

@@ -74,8 +74,9 @@ class StepConnection:
         return connection
 
     @classmethod
-    def open(cls, opened: OpenedStep, within_s: float = _HELLO_WITHIN_S) -> StepConnection:
-        """Connect, and be let in. Raises Gone where nobody answers: nobody listens, or it hangs."""
+    def open(cls, opened: OpenedStep, within_s: float | None = None) -> StepConnection:
+        """Connect, and be let in. Raises Gone where nobody answers within that, 5 s by default: nobody listens, or it hangs."""
+        within_s = _HELLO_WITHIN_S if within_s is None else within_s
         connection = cls.connect(opened.step, opened.launch.capability, within_s)
         try:
             answer = connection.expect(Welcome, within_s)

@@ -10,9 +10,10 @@ from spurproc.client.place import OpenedStep
 from spurproc.core.cgroup.cgroup import Cgroup
 from spurproc.core.cgroup.record import CgroupRecord
 from spurproc.core.observation import Liveness, Observation
+from spurproc.core.process.identity import ProcessIdentity
 from spurproc.core.tree.leader import Leader
 from spurproc.core.tree.liveness import tree_liveness
-from spurproc.core.tree.members import ProcessTree
+from spurproc.core.tree.members import Containment, ProcessTree
 from spurproc.core.vantage import read_boot_id
 from spurproc.errors import AlreadyGone, SpurprocError, Unsupported
 from spurproc.proto.descriptor import Descriptor
@@ -37,10 +38,17 @@ def held_tree(descriptor: Descriptor | None) -> Iterator[ProcessTree | None]:
             yield None
         else:
             joined = descriptor.joined or descriptor.runtime_id.is_extern  # which has no leader that could still come
-            yield ProcessTree(leader=leader, cgroup=cgroup, joined=joined)
+            yield ProcessTree(leader=leader, cgroup=cgroup, subreaper=_subreaper(descriptor), joined=joined)
     finally:
         if cgroup is not None:
             cgroup.close()
+
+
+def _subreaper(descriptor: Descriptor) -> ProcessIdentity | None:
+    """The supervisor, while it lives, where its descendants are the tree."""
+    if descriptor.containment is not Containment.DESCENDANTS or descriptor.supervisor.liveness() is not Liveness.ALIVE:
+        return None
+    return descriptor.supervisor
 
 
 def _same(record: CgroupRecord) -> Cgroup | None:
@@ -77,7 +85,10 @@ def _observe(descriptor: Descriptor, tree: ProcessTree | None) -> Observation:
     if tree is None:
         seen = None if descriptor.cgroup is None else descriptor.cgroup.observe()
         return seen or Observation(liveness=Liveness.UNKNOWN, evidence="no leader", detail="no process of it is recorded")
-    if descriptor.cgroup is None:  # what its supervisor has taken in belongs to it as well
-        return tree_liveness(replace(tree, subreaper=descriptor.supervisor))
     seen = tree_liveness(tree)
-    return replace(seen, escaped=True) if tree.cgroup is None and seen.liveness is Liveness.ALIVE else seen
+    if tree.cgroup is None and seen.liveness is Liveness.ALIVE:
+        return replace(seen, escaped=descriptor.cgroup is not None)
+    if descriptor.cgroup is None and tree.subreaper is None and seen.liveness is Liveness.GONE:
+        detail = f"{seen.detail}; whoever else descended from the supervisor that began it is not found any more"
+        return Observation(liveness=Liveness.UNKNOWN, evidence="descendants", detail=detail)
+    return seen

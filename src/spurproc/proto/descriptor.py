@@ -24,7 +24,8 @@ class Descriptor(Record, frozen=True, kw_only=True):
 
     `host_text`: of the host that forked the supervisor, which is the witness of the leader's end. `leader_text` is None until the
     leader stands at its gate, handed over to the host: without it the gate was never opened. `joined`: the cgroup has had the
-    leader in it; before that, an empty cgroup says nothing.
+    leader in it; before that, an empty cgroup says nothing. `containment`: by descendants only while they are this supervisor's,
+    which those of one before it are not.
     """
 
     runtime_id: RuntimeId

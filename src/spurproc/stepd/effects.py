@@ -128,7 +128,7 @@ class EffectRunner:
         before = self._around.step.descriptor()
         if before is not None:
             self.tree.inherit(before)
-            self.records.describe(self._identity, self._around.host, before.cgroup, before.leader)
+            self.records.describe(self._identity, self._around.host, before.cgroup, before.leader, inherited=True)
 
     def _describe(self) -> None:
         self.records.describe(self._identity, self._around.host, self.tree.cgroup_record())

@@ -50,13 +50,19 @@ class StepRecords:
         host: ProcessIdentity,
         cgroup: CgroupRecord | None,
         leader: ProcessIdentity | None = None,
+        *,
+        inherited: bool = False,
     ) -> None:
-        """Write the descriptor; `leader`: it stands at its gate, inside the cgroup. Whole or not at all, and not fsynced."""
+        """Write the descriptor; `leader`: it stands at its gate, inside the cgroup. Whole or not at all, and not fsynced.
+
+        `inherited`: another supervisor has begun the step, so that nothing of it descends from this one.
+        """
+        bare = Containment.PROCESS_GROUP if inherited else Containment.DESCENDANTS
         descriptor = Descriptor(
             runtime_id=self._step.runtime_id,
             supervisor_text=supervisor.to_text(),
             host_text=host.to_text(),
-            containment=Containment.DESCENDANTS if cgroup is None else Containment.CGROUP,
+            containment=bare if cgroup is None else Containment.CGROUP,
             cgroup=cgroup,
             joined=leader is not None,
             leader_text=None if leader is None else leader.to_text(),
