@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from spurproc import ExitKind, ExitSource, Liveness
+from spurproc import ExitKind, ExitSource, Liveness, RuntimeId, Step
+from spurproc.core.facilities import MASK_VARIABLE
 from tests.growth import Held, lasting_host, row
+from tests.recording import adopting
 from tests.steps import WAIT_S, Gate, Steps
 
 ENDS = [
@@ -17,6 +22,17 @@ ENDS = [
     (["sh", "-c", "kill -9 $$"], ExitKind.SIGNALED, signal.SIGKILL),
     (["sh", "-c", "trap 'exit 0' EXIT; kill -TERM $$; sleep 60"], ExitKind.SIGNALED, signal.SIGTERM),
 ]
+
+
+_LEFT = RuntimeId(7, 1, 0)
+
+
+class Orphan(NamedTuple):
+    """A step that nobody keeps; the pid of its leader, which the test may reap; what it waits for before it ends with 42."""
+
+    step: Step
+    leader: int
+    gate: Gate
 
 
 @pytest.mark.parametrize(("argv", "kind", "value"), ENDS)
@@ -47,48 +63,91 @@ def test_output_is_the_jobs_own(steps: Steps, tmp_path: Path) -> None:
     assert out.read_text() == f"{out}\nmore\n"
 
 
+def launched_by_who_is_killed(steps: Steps, argv: list[str]) -> Step:
+    """By a program that has SIGKILL right after its launch."""
+    launcher = os.fork()
+    if launcher == 0:
+        try:
+            steps.launch(argv, runtime_id=_LEFT)
+            signal.raise_signal(signal.SIGKILL)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(launcher, 0)[1]) == -signal.SIGKILL
+    return steps.keep(Step.open(steps.path, _LEFT))
+
+
+@pytest.mark.parametrize("launcher", ["lives", "killed"])
 @pytest.mark.parametrize("victims", [(), ("supervisor",), ("host",)])
-def test_one_of_its_keepers_dies_and_the_end_is_waited_for(steps: Steps, tmp_path: Path, victims: tuple[str, ...]) -> None:
-    """The tree lives on; the host is the parent of what its supervisor leaves."""
-    go = tmp_path / "go"
-    step = steps.launch(["sh", "-c", f"until [ -e {go} ]; do sleep 0.01; done; exit 41"])
+def test_one_of_its_keepers_dies_and_the_end_is_waited_for(
+    steps: Steps, tmp_path: Path, victims: tuple[str, ...], launcher: str
+) -> None:
+    """The tree lives on; the host is the parent of what its supervisor leaves. Neither needs the launcher."""
+    gate = Gate(tmp_path / "gate")
+    argv = gate.script("exit 41")
+    step = steps.launch(argv) if launcher == "lives" else launched_by_who_is_killed(steps, argv)
     descriptor = steps.descriptor(step)
     steps.kill(*(getattr(descriptor, victim) for victim in victims))
     assert descriptor.leader is not None
     assert descriptor.leader.liveness() is Liveness.ALIVE
-    go.touch()
+    gate.open()
     end = step.wait(WAIT_S)
     assert (end.code, end.source) == (41, ExitSource.WAITED)
     assert step.wait(WAIT_S, completed=True) == end
 
 
-@pytest.mark.needs_facility("pidfd_exit_info")
-def test_host_and_supervisor_die_and_a_new_host_holds_the_leader(steps: Steps, tmp_path: Path) -> None:
-    """It is no parent of the leader: the kernel's record, read after the reap by init, is the source."""
-    go = tmp_path / "go"
-    step = steps.launch(["sh", "-c", f"until [ -e {go} ]; do sleep 0.01; done; exit 42"])
-    descriptor = steps.descriptor(step)
-    steps.kill(descriptor.supervisor, descriptor.host)
-    steps.launch(["true"]).wait(WAIT_S)
-    go.touch()
-    end = step.wait(WAIT_S)
-    assert end.code == 42
-    assert end.source in (ExitSource.PIDFD, ExitSource.ZOMBIE)
-    assert step.wait(WAIT_S, completed=True) == end
+@pytest.fixture
+def orphan(steps: Steps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Orphan]]:
+    """A step whose supervisor and host have been killed; its leader is our child now. The mask is that of its hosts."""
 
-
-@pytest.mark.needs_facility("pidfd_exit_info")
-def test_nobody_is_left_to_see_the_end(steps: Steps, tmp_path: Path) -> None:
-    """Host and supervisor gone, and the leader reaped before anybody came: UNKNOWN, with the reason, and never a guess."""
-    go = tmp_path / "go"
-    step = steps.launch(["sh", "-c", f"until [ -e {go} ]; do sleep 0.01; done; exit 43"])
-    descriptor = steps.descriptor(step)
-    assert descriptor.leader is not None
-    with descriptor.leader.open() as leader:
+    def make(mask: str) -> Orphan:
+        monkeypatch.setenv(MASK_VARIABLE, ",".join(filter(None, [os.environ.get(MASK_VARIABLE), mask])))
+        gate = Gate(tmp_path / "gate")
+        step = steps.launch(gate.script("exit 42"))
+        descriptor = steps.descriptor(step)
+        assert descriptor.leader is not None
         steps.kill(descriptor.supervisor, descriptor.host)
-        go.touch()
-        assert leader.wait(WAIT_S).code == 43, "by the reap that this waits for"
-    end = step.wait(WAIT_S)
+        return Orphan(step, descriptor.leader.pid, gate)
+
+    with adopting():
+        yield make
+        steps.end_all()
+
+
+@pytest.mark.needs_facility("pidfd_exit_info")
+def test_host_and_supervisor_die_and_a_new_host_holds_the_leader(steps: Steps, orphan: Callable[[str], Orphan]) -> None:
+    """It is no parent of the leader: the kernel's record, read after the reap by another, is the source."""
+    of = orphan("")
+    steps.launch(["true"]).wait(WAIT_S)
+    of.gate.open()
+    os.waitpid(of.leader, 0)
+    end = of.step.wait(WAIT_S)
+    assert (end.code, end.source) == (42, ExitSource.PIDFD)
+    assert of.step.wait(WAIT_S, completed=True) == end
+
+
+@pytest.mark.parametrize("mask", ["", "pidfd_exit_info"])
+@pytest.mark.parametrize("held", [True, False], ids=["held", "found"])
+def test_host_and_supervisor_die_and_nobody_reaps_the_leader(
+    steps: Steps, orphan: Callable[[str], Orphan], mask: str, *, held: bool
+) -> None:
+    """Its zombie is the source, on every kernel, whether a new host held it before its end or has found it so."""
+    of = orphan(mask)
+    if held:
+        steps.launch(["true"]).wait(WAIT_S)
+    of.gate.open()
+    os.waitid(os.P_PID, of.leader, os.WEXITED | os.WNOWAIT)
+    end = of.step.wait(WAIT_S)
+    assert (end.code, end.source) == (42, ExitSource.ZOMBIE)
+    assert of.step.wait(WAIT_S, completed=True) == end
+
+
+@pytest.mark.parametrize("mask", ["", "pidfd_exit_info"])
+def test_nobody_is_left_to_see_the_end(orphan: Callable[[str], Orphan], mask: str) -> None:
+    """Host and supervisor gone, and the leader reaped before anybody came: UNKNOWN, with the reason, and never a guess."""
+    of = orphan(mask)
+    of.gate.open()
+    os.waitpid(of.leader, 0)
+    end = of.step.wait(WAIT_S)
     assert (end.kind, end.source) == (ExitKind.UNKNOWN, ExitSource.NONE)
     assert "its supervisor and host ended before the leader did" in (end.reason or "")
 

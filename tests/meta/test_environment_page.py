@@ -8,7 +8,9 @@ from tests.meta.repository import ROOT, text_files
 
 PAGE = ROOT / "docs/reference/environment.md"
 # By os.environ, or by what copies it whole for a job: that one takes nothing out of it by name.
-_READ = re.compile(r"\benvironb?(?:\.get\(|\[|\.pop\(|\.setdefault\()\s*([\w.\"']+)|\b(?:os\.|secure_)?getenvb?\(\s*([A-Za-z_\"'][\w.\"']*)")
+_READ = re.compile(
+    r"\benvironb?(?:\.get\(|\[|\.pop\(|\.setdefault\()\s*([\w.\"']+)|\b(?:os\.|secure_)?getenvb?\(\s*([A-Za-z_\"'][\w.\"']*)"
+)
 _CONSTANT = re.compile(r'^(\w+_VARIABLE) = "(\w+)"$', re.MULTILINE)
 _ENTRY = re.compile(r"^`(SPURPROC_\w+)`\n: ", re.MULTILINE)
 

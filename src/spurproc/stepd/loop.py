@@ -38,15 +38,22 @@ class Loop:
         if self._callbacks.pop(fd, None) is not None:
             self._epoll.unregister(fd)
 
-    def watch_end(self, pidfd: Pidfd, callback: Callable[[], None], *, reaped: bool = False) -> None:
-        """Call `callback` once, when that process has ended, or with `reaped` when it was reaped as well.
+    def watch_end(self, pidfd: Pidfd, callback: Callable[[], None], *, reap_grace_s: float = 0) -> None:
+        """Call `callback` once, when that process has ended and was reaped as well, or `reap_grace_s` after its end.
 
-        Where pidfd_open(2) is refused, what holds a process cannot be polled, and is looked at every 20 ms.
+        Where pidfd_open(2) is refused, what holds a process cannot be polled: it is looked at every 20 ms, and its end is enough.
         """
 
         def ended() -> None:
             self.forget_end(pidfd)
             callback()
+
+        def ended_at_least() -> None:
+            if reap_grace_s == 0:
+                ended()
+                return
+            self.watch(pidfd.fileno(), 0, lambda _: ended())  # EPOLLHUP comes unasked for, from Linux 6.9 on
+            self.at(f"pidfd {pidfd.fileno()}", reap_grace_s, ended)
 
         def look() -> None:
             if pidfd.liveness() is Liveness.GONE:
@@ -55,7 +62,7 @@ class Loop:
                 self.at(f"pidfd {pidfd.fileno()}", _LOOK_S, look)
 
         if pidfd.pollable:
-            self.watch(pidfd.fileno(), 0 if reaped else select.EPOLLIN, lambda _: ended())  # EPOLLHUP comes unasked for
+            self.watch(pidfd.fileno(), select.EPOLLIN, lambda _: ended_at_least())
         else:
             look()
 

@@ -13,9 +13,10 @@ from dataclasses import replace
 from spurproc.core.cgroup.cgroup import Cgroup
 from spurproc.core.durable.lock import FolderLock
 from spurproc.core.exit_info import ExitInfo, ExitKind
+from spurproc.core.facilities import Facilities
 from spurproc.core.observation import Liveness
 from spurproc.core.process.identity import ProcessIdentity
-from spurproc.core.process.pidfd import Pidfd
+from spurproc.core.process.pidfd import REAP_GRACE_S, Pidfd
 from spurproc.core.spawn.stage import SpawnStage
 from spurproc.core.spawn.starting import read_progress
 from spurproc.core.vantage import read_boot_id
@@ -125,8 +126,9 @@ class Witness:
     def await_leader(self) -> None:
         """Conclude once the leader has ended; at once where there is none."""
         if self._leader is not None and self._leader.liveness() is not Liveness.GONE:
-            # One that is not our child can be asked only once it was reaped.
-            self._loop.watch_end(self._leader, self._leader_ended, reaped=not self.forked_here)
+            # Of one that is not our child the kernel keeps a record from its reap on; without a record its zombie has to do.
+            grace_s = 0 if self.forked_here or not Facilities.current().pidfd_exit_info else REAP_GRACE_S
+            self._loop.watch_end(self._leader, self._leader_ended, reap_grace_s=grace_s)
         else:
             self.conclude()
 
