@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import socket
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from spurproc import ExitInfo, RuntimeId, SpawnPlan, Step, StepSpec, SystemCallError
+from spurproc import ExitInfo, ProcessIdentity, RuntimeId, SpawnPlan, Step, StepSpec, SystemCallError
 from spurproc.client.host_link import HostLink
 from spurproc.client.withdrawal import withdrawn
 from spurproc.core.durable.journal import JOURNAL_NAME, Journal
@@ -21,9 +23,12 @@ from spurproc.proto.journal_record import ExitObserved, HookBegun, JournalRecord
 from spurproc.proto.launch_record import LAUNCH_NAME
 from spurproc.proto.messages import Launch
 from spurproc.proto.step_folder import StateFolder, StepFolder
+from spurproc.stepd.forking import ForkRequest, fork_supervisor
+from tests.relatives import in_fork
 from tests.steps import WAIT_S, Steps
 
 STEP = RuntimeId(1, 1, 0)
+_CLONE_NEWPID = 0x20000000
 
 
 @pytest.fixture
@@ -63,6 +68,26 @@ def test_a_step_that_was_concluded_before_its_supervisor_had_the_lock_never_runs
     adopted = Step.open(steps.path, STEP)
     assert adopted.wait(WAIT_S, completed=True).reason == "concluded by another host"
     assert not (tmp_path / "ran").exists()
+
+
+def _said_elsewhere(step: StepFolder, lock: FolderLock) -> str:
+    """What a supervisor says that this process forks into another pid namespace."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    host = ProcessIdentity.of(os.getpid())
+    if ctypes.CDLL(None).unshare(_CLONE_NEWPID) != 0:
+        raise OSError("cannot leave the pid namespace")
+    fds = {"lock_fd": lock.fileno(), "connection_fd": theirs.fileno()}
+    fork_supervisor(ForkRequest(step=step, host=host, root=None, **fds))
+    theirs.close()
+    return ours.recv(1000).decode()
+
+
+@pytest.mark.needs_root
+def test_a_supervisor_that_stands_elsewhere_than_its_host_gives_up(published: tuple[StateFolder, StepFolder, FolderLock]) -> None:
+    """In another pid namespace its own number is a stranger's in /proc, and nothing is written down of that."""
+    _, step, lock = published
+    assert in_fork(partial(_said_elsewhere, step, lock)) == ""
+    assert step.descriptor() is None
 
 
 def test_a_launch_whose_prolog_may_have_run_is_not_taken_back(published: tuple[StateFolder, StepFolder, FolderLock]) -> None:

@@ -15,14 +15,14 @@ _PROGRAM = f"""#!{sys.executable}
 import os, sys, time
 from spurproc.stepd import forking
 supervise = forking._supervise
-def mortal(request, channel, folder):
+def mortal(request, channel):
     if request.connection_fd < 0:
         with open(os.environ["TIMES"], "a") as file:
             file.write(f"{{time.monotonic()}}\\n")
         with open(os.environ["TIMES"]) as file:
             if len(file.readlines()) <= {_DYING}:
                 os._exit(1)
-    supervise(request, channel, folder)
+    supervise(request, channel)
 forking._supervise = mortal
 from spurproc.stepd.__main__ import run
 sys.exit(run())

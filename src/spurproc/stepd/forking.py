@@ -13,10 +13,9 @@ import prctl
 from spurproc.core.cgroup.root import CgroupRoot
 from spurproc.core.durable.lock import FolderLock
 from spurproc.core.durable.private_folder import PrivateFolder
-from spurproc.core.process.identity import ProcessIdentity
+from spurproc.core.process.identity import ProcessIdentity, keep_reader, reader
 from spurproc.core.spawn.program import program_fd
 from spurproc.errors import SpurprocError
-from spurproc.proto.runtime_id import RuntimeId
 from spurproc.proto.step_folder import StepFolder
 from spurproc.stepd.supervisor import Supervisor
 from spurproc.stepd.surroundings import Surroundings
@@ -55,8 +54,11 @@ def fork_supervisor(request: ForkRequest) -> Forked:
     """Fork a supervisor. The caller owns what is returned. Raises OSError where there is no room for another process."""
     ours, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)
     gc.freeze()  # what is there now is never looked at again, so that its pages stay shared
+    here = reader()
     pid = os.fork()
     if pid == 0:
+        if os.getppid() == request.host.pid:  # else it may be in another pid namespace; exec(2) has settled that of time
+            keep_reader(here)
         _become(request, theirs)
     theirs.close()
     ours.setblocking(False)
@@ -68,14 +70,13 @@ def _become(request: ForkRequest, channel: socket) -> None:
     status = _GAVE_UP
     try:
         os.setsid()
-        folder = request.step.folder
-        keep = [*folder.filenos(), request.lock_fd, request.connection_fd, channel.fileno(), program_fd()]
+        keep = [*request.step.folder.filenos(), request.lock_fd, request.connection_fd, channel.fileno(), program_fd()]
         _close_all_but(keep)
         prctl.set_name(f"spurstepd {request.step.runtime_id}"[:15])
         prctl.set_proctitle(f"spurstepd: step {request.step.runtime_id}")
         prctl.set_child_subreaper(1)
         os.umask(0o077)
-        _supervise(request, channel, folder)
+        _supervise(request, channel)
         status = 0
     finally:
         os._exit(status)
@@ -90,13 +91,11 @@ def _close_all_but(keep: list[int]) -> None:
     os.closerange(first, _FD_LIMIT)
 
 
-def _supervise(request: ForkRequest, channel: socket, folder: PrivateFolder) -> None:
-    step = StepFolder(folder, RuntimeId.parse(os.path.basename(folder.path)))
-    lock = _own_lock(folder, request.lock_fd)
-    if lock is None or not folder.is_named():
+def _supervise(request: ForkRequest, channel: socket) -> None:
+    step = request.step
+    lock = _own_lock(step.folder, request.lock_fd)
+    if lock is None or not step.folder.is_named():
         return
-    if request.lock_fd >= 0 and step.history().end is not None:
-        return  # concluded while the lock was moved: what is owed is a successor's
     connection = None if request.connection_fd < 0 else socket(AF_UNIX, 1, 0, request.connection_fd)
     surroundings = Surroundings(
         step=step,
@@ -110,6 +109,8 @@ def _supervise(request: ForkRequest, channel: socket, folder: PrivateFolder) -> 
         supervisor = Supervisor(surroundings, step.launch())
     except SpurprocError:
         return
+    if request.lock_fd >= 0 and supervisor.is_concluded:
+        return  # while the lock was moved: what is owed is a successor's
     supervisor.run()
 
 

@@ -100,6 +100,11 @@ class Supervisor:
         self._signals = SignalSource(_SIGNALS)
         self._folder_watch = FolderWatch(self._loop, surroundings.step.folder, self._folder_removed)
 
+    @property
+    def is_concluded(self) -> bool:
+        """Whether its end is recorded."""
+        return self._run.records.history.end is not None
+
     def run(self) -> None:
         """Supervise until the step is completed, and acknowledged or no longer asked for."""
         self._loop.watch(self._signals.fileno(), select.EPOLLIN, self._signalled)

@@ -21,7 +21,7 @@ from spurproc.core.process.pidfd_number import pid_behind
 from spurproc.core.vantage import Vantage, boot_id_valid, raise_if_starved
 from spurproc.errors import IdentityUnreadable, InvalidArgument, SpurprocError, from_errno
 
-__all__ = ["IdentityStrength", "ProcessIdentity", "named_here", "number_here", "procfs_is_ours", "reader"]
+__all__ = ["IdentityStrength", "ProcessIdentity", "keep_reader", "named_here", "number_here", "procfs_is_ours", "reader"]
 
 _MAGIC = "spurproc-id"
 _VERSION = 1
@@ -267,6 +267,12 @@ def _reader_with(bits: int) -> Any:
     made: Any = ffi.new("spur_reader_t *", reader()[0])
     made.facilities = bits
     return made
+
+
+def keep_reader(before: Any) -> None:
+    """For a child that is known to stand where its parent stood when that had `before` of `reader`."""
+    global _reader  # noqa: PLW0603
+    _reader = before
 
 
 def forget_reader() -> None:
