@@ -10,6 +10,7 @@ import resource
 import signal
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -138,22 +139,30 @@ def test_descriptors_copied_by_a_fork_in_another_thread(monkeypatch: pytest.Monk
 
 @pytest.mark.needs_root
 def test_target_user_cannot_reach_the_child_while_the_launcher_sleeps() -> None:
-    """Until the exec of the static program, which wakes the launcher, the child is the launcher's user's: STOP is refused."""
+    """Until the exec of the static program, which wakes the launcher, the child is the launcher's user's.
+
+    STOP is refused, and so is the memory, which is the launcher's.
+    """
 
     def body() -> None:
         refused: list[int | None] = []
 
-        def stop(pid: int) -> None:
-            try:
-                _send(pid, signal.SIGSTOP)
-            except PermissionError as error:
-                refused.append(error.errno)
+        def reach(pid: int) -> None:
+            attempts: list[Callable[[], object]] = [
+                lambda: _send(pid, signal.SIGSTOP),
+                lambda: os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC),
+            ]
+            for attempt in attempts:
+                try:
+                    attempt()
+                except PermissionError as error:
+                    refused.append(error.errno)
 
         reader()
         wait_end(spawn(SpawnPlan(argv=["/bin/true"], umask=0)))
-        with held_at("execveat", stop, uid=_TARGET):
+        with held_at("execveat", reach, uid=_TARGET):
             wait_end(spawn(SpawnPlan(argv=["/bin/true"], user=_TARGET, groups=[])))
-        assert refused == [errno.EPERM]
+        assert refused == [errno.EPERM, errno.EACCES]
 
     in_child(body)
 
