@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from spurproc.errors import InvalidArgument
-from spurproc.inspect.target import FolderTarget, InodeTarget, PidTarget, parse_target
+from spurproc.inspect.target import FolderTarget, InodeTarget, PidTarget, StepTarget, parse_target
+from spurproc.proto.runtime_id import BATCH_STEP, RuntimeId
 
 
 @pytest.mark.parametrize(
@@ -23,6 +24,10 @@ from spurproc.inspect.target import FolderTarget, InodeTarget, PidTarget, parse_
         ("5:a/b", FolderTarget("5:a/b")),
         (".", FolderTarget(".")),
         ("a\x1bb", FolderTarget("a\x1bb")),
+        ("/s/runtime/7.1.0", StepTarget("/s", RuntimeId(7, 1, 0))),
+        ("/s/x/../runtime/7.1.batch/", StepTarget("/s", RuntimeId(7, 1, BATCH_STEP))),
+        ("/s/runtime/7.1", FolderTarget("/s/runtime/7.1")),
+        ("/s/runtimes/7.1.0", FolderTarget("/s/runtimes/7.1.0")),
     ],
 )
 def test_forms(text: str, target: object) -> None:

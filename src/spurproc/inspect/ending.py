@@ -1,8 +1,8 @@
-"""`spurproc-inspect exit`: how a process or a recorded run ended, and who says so."""
+"""`spurproc-inspect exit`: how a process, a recorded run or a supervised step ended, and who says so."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -13,10 +13,23 @@ from spurproc.inspect.answer import Answer, Cell, Facts, Toned
 from spurproc.inspect.exit_code import ExitCode
 from spurproc.inspect.held import HeldFolder, HeldProcess, open_folder, open_process
 from spurproc.inspect.output import json_option
-from spurproc.inspect.provenance import NOT_YET, exit_fields, exit_rows, process_fields, process_rows, run_fields, run_rows
-from spurproc.inspect.target import TARGET, FolderTarget, Target
+from spurproc.inspect.provenance import (
+    NOT_YET,
+    exit_fields,
+    exit_rows,
+    process_fields,
+    process_rows,
+    run_fields,
+    run_rows,
+    step_fields,
+    step_rows,
+)
+from spurproc.inspect.target import TARGET, FolderTarget, StepTarget, Target
 
-__all__ = ["NotEnded", "Subject", "command", "end_of_process", "end_of_run", "ended_answer", "not_ended_answer"]
+if TYPE_CHECKING:
+    from spurproc.client.step import Step
+
+__all__ = ["NotEnded", "Subject", "command", "end_of_process", "end_of_run", "end_of_step", "ended_answer", "not_ended_answer"]
 
 
 class Subject(NamedTuple):
@@ -41,6 +54,10 @@ def command(target: Target, as_json: bool) -> Answer:
 
     Exit code 0 if it succeeded, 1 if it failed or nobody knows, 4 if its end is not known yet.
     """
+    if isinstance(target, StepTarget):
+        from spurproc.inspect.held_step import open_step  # noqa: PLC0415 - see there
+
+        return _answer(Subject(step_fields(target), step_rows(target)), end_of_step(open_step(target)))
     if isinstance(target, FolderTarget):
         with open_folder(target) as folder:
             return _answer(Subject(run_fields(folder), run_rows(folder)), end_of_run(folder))
@@ -69,6 +86,15 @@ def end_of_process(process: HeldProcess) -> ExitInfo | NotEnded:
     if liveness is Liveness.UNKNOWN and info.kind is ExitKind.UNKNOWN:
         return NotEnded(NOT_YET[NotYet.OUT_OF_SIGHT], info.reason or "it cannot be seen from here")
     return info
+
+
+def end_of_step(step: Step) -> ExitInfo | NotEnded:
+    """How it ended, once that is recorded: its supervisor's answer, or what its records say."""
+    status = step.status()
+    if status.end is not None:
+        return status.end
+    reason = f"its state is {status.state.value}, by {status.rests_on}"
+    return NotEnded(status.state.value, reason if status.supervised else f"{reason}; `wait` has a host see to it")
 
 
 def ended_answer(subject: Subject, info: ExitInfo) -> Answer:

@@ -38,8 +38,8 @@ COMMANDS = {
 """Each command, and the module of this package that has it as `command`."""
 
 _EPILOG = """
-TARGET is PID, PID:INODE (the inode of its pidfd, as `show` prints it) or the FOLDER of a recorded run.
-STATE_DIR is the state folder of supervised steps, STEP the id of one: JOB.ATTEMPT.STEP.
+TARGET is PID, PID:INODE (the inode of its pidfd, as `show` prints it), the FOLDER of a recorded run, or that of a supervised
+step: STATE_DIR/runtime/STEP. STATE_DIR is the state folder of steps, STEP the id of one: JOB.ATTEMPT.STEP.
 
 \b
 Exit codes: 0 holds, 1 does not hold or the process failed, 2 usage,

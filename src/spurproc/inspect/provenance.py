@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spurproc.core.cgroup.signal_report import Route
 from spurproc.core.exit_info import ExitInfo, ExitKind, ExitSource
@@ -12,6 +12,10 @@ from spurproc.core.recorded.end import NotYet
 from spurproc.core.tree.members import Containment
 from spurproc.inspect.answer import Cell, Toned
 from spurproc.inspect.held import HeldFolder, HeldProcess
+from spurproc.inspect.target import StepTarget
+
+if TYPE_CHECKING:
+    from spurproc.proto.descriptor import Descriptor
 
 __all__ = [
     "CONTAINMENT",
@@ -31,6 +35,10 @@ __all__ = [
     "process_rows",
     "run_fields",
     "run_rows",
+    "step_containment_fields",
+    "step_containment_rows",
+    "step_fields",
+    "step_rows",
 ]
 
 STRENGTH = {
@@ -43,6 +51,9 @@ CONTAINMENT = {
     Containment.DESCENDANTS: "its recorder is a subreaper: all below it belong to the run, for as long as it lives",
     Containment.PROCESS_GROUP: "its process group and session alone: a member that calls setsid(2) is out",
 }
+
+_BELOW_SUPERVISOR = "all that descends from the supervisor that started it, a subreaper, for as long as that lives"
+_WITHOUT_SUPERVISOR = "its supervisor has ended, which held it together: who calls setsid(2) and loses his parent is out"
 
 EXIT_SOURCE = {
     ExitSource.WAITED: "the kernel, to its parent: waitid(2)",
@@ -99,6 +110,16 @@ def run_rows(held: HeldFolder) -> list[tuple[str, Cell]]:
     return [("run", held.run.folder)]
 
 
+def step_fields(target: StepTarget) -> dict[str, Any]:
+    """Which step it is, as JSON."""
+    return {"kind": "step", "state_dir": target.state_dir, "step": str(target.runtime_id)}
+
+
+def step_rows(target: StepTarget) -> list[tuple[str, Cell]]:
+    """Which step it is, for people."""
+    return [("step", str(target.runtime_id))]
+
+
 def identity_fields(identity: ProcessIdentity) -> dict[str, Any]:
     """The identity as JSON, with its strength and what that is worth."""
     strength = identity.strength
@@ -134,6 +155,26 @@ def containment_fields(containment: Containment) -> dict[str, Any]:
 def containment_row(containment: Containment) -> tuple[str, Cell]:
     """What holds it together, and how well, for people."""
     return "containment", f"{containment.value}: {CONTAINMENT[containment]}"
+
+
+def step_containment_fields(descriptor: Descriptor | None) -> dict[str, Any] | None:
+    """What holds a step together, and how well, as JSON; None before its supervisor has said it."""
+    if descriptor is None:
+        return None
+    return {"kind": descriptor.containment.value, "provenance": _step_containment(descriptor)}
+
+
+def step_containment_rows(descriptor: Descriptor | None) -> list[tuple[str, Cell]]:
+    """The same for people."""
+    if descriptor is None:
+        return []
+    return [("containment", f"{descriptor.containment.value}: {_step_containment(descriptor)}")]
+
+
+def _step_containment(descriptor: Descriptor) -> str:
+    if descriptor.containment is not Containment.DESCENDANTS:
+        return CONTAINMENT[descriptor.containment]
+    return _WITHOUT_SUPERVISOR if descriptor.supervisor.liveness() is Liveness.GONE else _BELOW_SUPERVISOR
 
 
 def _liveness_cell(liveness: Liveness) -> Cell:

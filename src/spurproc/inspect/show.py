@@ -9,14 +9,14 @@ import click
 
 from spurproc.core.exit_info import ExitInfo
 from spurproc.core.tree.members import Containment, members
-from spurproc.core.tree.process_walk import ProcessRow, proc_shows_all
 from spurproc.errors import SpurprocError
-from spurproc.inspect.answer import Answer, Block, Cell, Facts, Grid, Line, Toned
+from spurproc.inspect.answer import Answer, Cell, Facts, Toned
 from spurproc.inspect.ending import NotEnded, end_of_process, end_of_run
 from spurproc.inspect.exit_code import ExitCode
 from spurproc.inspect.held import HeldFolder, HeldProcess, open_folder, open_process
+from spurproc.inspect.member_list import MemberList
 from spurproc.inspect.output import json_option
-from spurproc.inspect.process_facts import STATES, ProcessFacts, member_name, process_facts
+from spurproc.inspect.process_facts import STATES, ProcessFacts, process_facts
 from spurproc.inspect.provenance import (
     containment_fields,
     containment_row,
@@ -31,8 +31,8 @@ from spurproc.inspect.provenance import (
     run_fields,
     run_rows,
 )
-from spurproc.inspect.steps.show import show_step, step_of
-from spurproc.inspect.target import TARGET, FolderTarget, Target
+from spurproc.inspect.steps.show import show_step
+from spurproc.inspect.target import TARGET, FolderTarget, StepTarget, Target
 
 __all__ = ["command"]
 
@@ -46,14 +46,13 @@ _Rows = list[tuple[str, Cell]]
 )
 @json_option
 def command(target: Target, limit: int, as_json: bool) -> Answer:
-    """Show what is known of TARGET, and what that rests on. A supervised step is STATE_DIR/runtime/STEP.
+    """Show what is known of TARGET, and what that rests on.
 
     Exit code 0 if there is something to show, alive or not; 1 if it is gone, or no run.
     """
+    if isinstance(target, StepTarget):
+        return show_step(target, limit)
     if isinstance(target, FolderTarget):
-        step = step_of(target.path)
-        if step is not None:
-            return show_step(*step)
         with open_folder(target) as folder:
             return _of_folder(folder, limit)
     with open_process(target) as process:
@@ -63,7 +62,7 @@ def command(target: Target, limit: int, as_json: bool) -> Answer:
 def _of_process(held: HeldProcess, limit: int) -> Answer:
     facts, seen = process_facts(held), held.identity.observe()
     end_fields, end_rows = _end(end_of_process(held))
-    found = _Members(members(held.tree()), limit)
+    found = MemberList(members(held.tree()), limit)
     containment = Containment.PROCESS_GROUP
     fields = {
         "target": process_fields(held),
@@ -142,47 +141,9 @@ def _facts_rows(facts: ProcessFacts) -> _Rows:
     return rows
 
 
-class _Members:
-    """Those that can be seen now, bounded."""
-
-    def __init__(self, rows: list[ProcessRow], limit: int, error: str | None = None) -> None:
-        self._count = len(rows)
-        self._shown = [(row, member_name(row)) for row in rows[:limit]]
-        self._error = error
-        self._whole = error is None and proc_shows_all()
-
-    def fields(self) -> dict[str, Any]:
-        listed = [
-            {
-                "pid": row.pid,
-                "parent_pid": row.parent_pid,
-                "process_group": row.process_group,
-                "session": row.session,
-                "state": row.state,
-                "start_ticks": row.start_ticks,
-                "name": name,
-            }
-            for row, name in self._shown
-        ]
-        return {"count": self._count, "listed": listed, "proc_shows_all": self._whole, "error": self._error}
-
-    def blocks(self) -> list[Block]:
-        if self._error is not None:
-            return [Line(Toned(f"members: {self._error}", "bad"))]
-        count = f"members seen: {self._count}"
-        if self._count > len(self._shown):
-            count += f", of which {len(self._shown)} are listed"
-        if not self._whole:
-            count += "; /proc does not show all there may be"
-        if not self._shown:
-            return [Line(count)]
-        grid = [(str(row.pid), str(row.parent_pid), row.state, name or "-") for row, name in self._shown]
-        return [Line(count), Grid(("PID", "PARENT", "STATE", "NAME"), grid, numbers=frozenset((0, 1)))]
-
-
-def _run_members(held: HeldFolder, limit: int) -> _Members:
+def _run_members(held: HeldFolder, limit: int) -> MemberList:
     try:
         tree = held.tree()
-        return _Members([] if tree is None else members(tree), limit)
+        return MemberList([] if tree is None else members(tree), limit)
     except SpurprocError as error:
-        return _Members([], limit, str(error))
+        return MemberList([], limit, str(error))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import signal as _signal
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -19,9 +20,9 @@ from spurproc.inspect.answer import Answer, Block, Cell, Facts, Grid, Toned
 from spurproc.inspect.exit_code import ExitCode
 from spurproc.inspect.held import HeldFolder, open_folder, open_process
 from spurproc.inspect.output import json_option
-from spurproc.inspect.provenance import ROUTE, process_fields, process_rows, run_fields, run_rows
+from spurproc.inspect.provenance import ROUTE, process_fields, process_rows, run_fields, run_rows, step_fields, step_rows
 from spurproc.inspect.signal_name import SIGNAL, signal_text
-from spurproc.inspect.target import TARGET, FolderTarget, Target
+from spurproc.inspect.target import TARGET, FolderTarget, StepTarget, Target
 
 __all__ = ["command"]
 
@@ -41,6 +42,8 @@ def command(target: Target, signal: int, scope: str | None, as_json: bool) -> An
     SIGNAL is a name, with SIG or without, or a number; 0 only asks. Exit code 0 if it reached all that were found, 1 if that was
     nobody, if somebody refused, or if not all could be seen.
     """
+    if isinstance(target, StepTarget):
+        return _to_step(target, signal, alone=scope == "leader")
     if isinstance(target, FolderTarget):
         with open_folder(target) as folder:
             wide = scope != "leader"
@@ -50,6 +53,24 @@ def command(target: Target, signal: int, scope: str | None, as_json: bool) -> An
         wide = scope == "tree"
         report = signal_tree(process.tree(), signal).to_json() if wide else _send(process.pidfd, signal)
         return _answer(process_fields(process), process_rows(process), "tree" if wide else "process", report)
+
+
+def _to_step(target: StepTarget, signal: int, *, alone: bool) -> Answer:
+    from spurproc.client.act import nobody  # noqa: PLC0415 - as open_step
+    from spurproc.inspect.held_step import open_step  # noqa: PLC0415 - see there
+
+    step = open_step(target)
+    if alone:
+        leader = step.status().leader
+        if leader is None:
+            raise Busy(errno.EBUSY, f"cannot signal the leader of step {target.runtime_id}: none is recorded")
+        with leader.open() as pidfd:
+            return _answer(step_fields(target), step_rows(target), "leader", _send(pidfd, signal))
+    act = step.signal(signal)
+    report = (act.signals or nobody(signal)).to_json()
+    by = "its supervisor" if act.supervised else "this program: no supervisor answers"
+    answer = _answer(step_fields(target), [*step_rows(target), ("sent by", by)], "tree", report)
+    return replace(answer, fields={**answer.fields, "supervised": act.supervised})
 
 
 def _leader_of(folder: HeldFolder) -> Pidfd:

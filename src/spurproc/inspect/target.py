@@ -1,7 +1,8 @@
-"""What a command is asked about: `PID`, `PID:INODE` or the `FOLDER` of a recorded run. A pure parser, and the click argument."""
+"""What a command is asked about: a process, or the folder of a recorded run or of a step. A pure parser, and the argument."""
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -11,14 +12,16 @@ import click
 from spurproc.errors import InvalidArgument
 from spurproc.inspect.escape import escaped
 from spurproc.inspect.parameter import ParameterType
+from spurproc.proto.runtime_id import RuntimeId
 
-__all__ = ["TARGET", "FolderTarget", "InodeTarget", "PidTarget", "Target", "parse_target"]
+__all__ = ["TARGET", "FolderTarget", "InodeTarget", "PidTarget", "StepTarget", "Target", "parse_target"]
 
-_FORMS = "PID, PID:INODE or the folder of a recorded run (./NAME if its name looks like a number)"
+_FORMS = "PID, PID:INODE or the folder of a recorded run or of a step (./NAME if its name looks like a number)"
 _DECIMAL = re.compile(r"[1-9][0-9]{0,19}", re.ASCII)
 _PID_MAX = 0x7FFFFFFF
 _INODE_MAX = 2**64 - 1
 _SHOWN = 60
+_STEPS = "runtime"  # the folder of all steps in a state folder; what holds its name is not loaded for a number
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,23 +55,45 @@ class FolderTarget:
         return f"run {escaped(self.path)}"
 
 
-Target = PidTarget | InodeTarget | FolderTarget
+@dataclass(frozen=True, slots=True)
+class StepTarget:
+    """The supervised step whose records stand in `<state_dir>/runtime/<runtime_id>`."""
+
+    state_dir: str
+    runtime_id: RuntimeId
+
+    def __str__(self) -> str:
+        return f"step {self.runtime_id} in {escaped(self.state_dir)}"
+
+
+Target = PidTarget | InodeTarget | FolderTarget | StepTarget
 
 
 def parse_target(text: str) -> Target:
     """Strict: what looks like a number is one or is refused; anything else, and all that has a `/`, is a folder.
 
-    Raises InvalidArgument, which names what is wrong with it.
+    It is a step's where it ends in `runtime/<step>`, else a run's. Raises InvalidArgument, which names what is wrong with it.
     """
     if not text or "\0" in text:
         raise InvalidArgument(f"cannot read TARGET {_shown(text)}: not {_FORMS}")
     if "/" in text or not _looks_like_number(text):
-        return FolderTarget(text)
+        return _step(text) or FolderTarget(text)
     pid, colon, inode = text.partition(":")
     number = _number("PID", pid, _PID_MAX, text)
     if not colon:
         return PidTarget(number)
     return InodeTarget(number, _number("INODE", inode, _INODE_MAX, text))
+
+
+def _step(path: str) -> StepTarget | None:
+    above, name = os.path.split(os.path.abspath(path))
+    state_dir, steps = os.path.split(above)
+    if steps != _STEPS:
+        return None
+    try:
+        return StepTarget(state_dir, RuntimeId.parse(name))
+    except InvalidArgument:
+        return None
 
 
 def _number(name: str, text: str, high: int, whole: str) -> int:
@@ -99,9 +124,12 @@ class _TargetType(ParameterType[Target]):
     name = "target"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Target:
-        if isinstance(value, PidTarget | InodeTarget | FolderTarget):
+        if isinstance(value, Target):
             return value
-        return parse_target(str(value))
+        found = parse_target(str(value))
+        if isinstance(found, StepTarget) and os.path.lexists(f"{value}/run.json"):
+            return FolderTarget(str(value))  # a recorded run, in a folder that is called like a step's
+        return found
 
 
 TARGET = _TargetType()

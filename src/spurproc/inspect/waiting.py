@@ -1,4 +1,4 @@
-"""`spurproc-inspect wait`: until a process or the leader of a recorded run has ended."""
+"""`spurproc-inspect wait`: until a process, the leader of a recorded run or a supervised step has ended."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from spurproc.inspect.ending import Subject, ended_answer, not_ended_answer
 from spurproc.inspect.held import open_folder, open_process
 from spurproc.inspect.output import json_option
 from spurproc.inspect.parameter import ParameterType
-from spurproc.inspect.provenance import process_fields, process_rows, run_fields, run_rows
-from spurproc.inspect.target import TARGET, FolderTarget, Target
+from spurproc.inspect.provenance import process_fields, process_rows, run_fields, run_rows, step_fields, step_rows
+from spurproc.inspect.target import TARGET, FolderTarget, StepTarget, Target
 
 __all__ = ["SECONDS", "command"]
 
@@ -46,8 +46,12 @@ SECONDS = _SecondsType()
 def command(target: Target, timeout_s: float | None, as_json: bool) -> Answer:
     """Wait for the end of TARGET, and say how it was.
 
-    Of a run, the end of its leader. Exit code 0 or 1 as for `exit`, 4 if it is not known after S seconds.
+    Of a run or a step, the end of its leader. Exit code 0 or 1 as for `exit`, 4 if it is not known after S seconds.
     """
+    if isinstance(target, StepTarget):
+        from spurproc.inspect.held_step import open_step  # noqa: PLC0415 - see there
+
+        return _waited(Subject(step_fields(target), step_rows(target)), open_step(target).wait, timeout_s)
     if isinstance(target, FolderTarget):
         with open_folder(target) as folder:
             return _waited(Subject(run_fields(folder), run_rows(folder)), folder.run.wait, timeout_s)

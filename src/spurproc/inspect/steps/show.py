@@ -7,51 +7,44 @@ import shlex
 from typing import Any
 
 from spurproc.client.status import StepStatus
-from spurproc.client.step import Step
 from spurproc.core.process.identity import ProcessIdentity
-from spurproc.errors import InvalidArgument, SpurprocError
+from spurproc.core.tree.members import members
+from spurproc.errors import SpurprocError
 from spurproc.inspect.answer import Answer, Cell, Facts, Toned
 from spurproc.inspect.exit_code import ExitCode
+from spurproc.inspect.held_step import hold_step, open_step
+from spurproc.inspect.member_list import MemberList
 from spurproc.inspect.provenance import (
-    containment_fields,
-    containment_row,
     exit_fields,
     exit_rows,
     identity_fields,
     observation_fields,
     observation_rows,
     process_name,
+    step_containment_fields,
+    step_containment_rows,
+    step_fields,
+    step_rows,
 )
+from spurproc.inspect.target import StepTarget
 from spurproc.proto.descriptor import Descriptor
 from spurproc.proto.launch_record import LaunchRecord
 from spurproc.proto.raw_text import raw_bytes
-from spurproc.proto.runtime_id import RuntimeId
-from spurproc.proto.step_folder import RUNTIME_NAME, StateFolder
+from spurproc.proto.step_folder import StateFolder
 
-__all__ = ["show_step", "step_of"]
+__all__ = ["show_step"]
 
 _Rows = list[tuple[str, Cell]]
 
 
-def step_of(path: str) -> tuple[str, RuntimeId] | None:
-    """The state folder and the id, where `path` is `<state_dir>/runtime/<id>`; else None."""
-    above, name = os.path.split(os.path.abspath(path))
-    state_dir, runtime = os.path.split(above)
-    if runtime != RUNTIME_NAME:
-        return None
-    try:
-        return state_dir, RuntimeId.parse(name)
-    except InvalidArgument:
-        return None
-
-
-def show_step(state_dir: str, runtime_id: RuntimeId) -> Answer:
-    """What is known of it, and what that rests on."""
-    status = Step.open(state_dir, runtime_id).status()
-    with StateFolder.open(state_dir) as state, state.open_step(runtime_id) as step:
+def show_step(target: StepTarget, limit: int) -> Answer:
+    """What is known of it, and what that rests on; `limit`: how many members are listed."""
+    status = open_step(target).status()
+    with StateFolder.open(target.state_dir) as state, state.open_step(target.runtime_id) as step:
         launch, descriptor = step.launch(), step.descriptor()
+    found = _members(target, limit)
     fields = {
-        "target": {"kind": "step", "state_dir": state_dir, "step": str(runtime_id)},
+        "target": step_fields(target),
         "state": status.state.value,
         "supervised": status.supervised,
         "rests_on": status.rests_on,
@@ -62,21 +55,29 @@ def show_step(state_dir: str, runtime_id: RuntimeId) -> Answer:
         "time_limit_s": launch.time_limit_s,
         **observation_fields(status.liveness),
         **_keepers(descriptor),
+        "members": found.fields(),
         "exit": None if status.end is None else exit_fields(status.end),
     }
-    rows = [*_rows(runtime_id, launch, status), *observation_rows(status.liveness), *_keeper_rows(descriptor)]
+    rows = [*step_rows(target), *_rows(launch, status), *observation_rows(status.liveness), *_keeper_rows(descriptor)]
     rows += [("exit", "not known yet")] if status.end is None else exit_rows(status.end)
-    return Answer(exit_code=ExitCode.HOLDS, fields=fields, blocks=[Facts(rows)])
+    return Answer(exit_code=ExitCode.HOLDS, fields=fields, blocks=[Facts(rows), *found.blocks()])
+
+
+def _members(target: StepTarget, limit: int) -> MemberList:
+    try:
+        with hold_step(target) as held:
+            return MemberList([] if held.tree is None else members(held.tree), limit)
+    except SpurprocError as error:
+        return MemberList([], limit, str(error))
 
 
 def _argv(launch: LaunchRecord) -> list[str] | None:
     return None if launch.program is None else [os.fsdecode(raw_bytes(argument)) for argument in launch.program.argv]
 
 
-def _rows(runtime_id: RuntimeId, launch: LaunchRecord, status: StepStatus) -> _Rows:
+def _rows(launch: LaunchRecord, status: StepStatus) -> _Rows:
     argv = _argv(launch)
     rows: _Rows = [
-        ("step", str(runtime_id)),
         ("command", "none: it holds an allocation" if argv is None else shlex.join(argv)),
         ("state", f"{status.state.value}, by {status.rests_on}"),
     ]
@@ -90,12 +91,12 @@ def _rows(runtime_id: RuntimeId, launch: LaunchRecord, status: StepStatus) -> _R
 
 def _keepers(descriptor: Descriptor | None) -> dict[str, Any]:
     if descriptor is None:
-        return {"leader": None, "supervisor": None, "host": None, "containment": None, "cgroup": None}
+        return dict.fromkeys(("leader", "supervisor", "host", "containment", "cgroup"))
     return {
         "leader": None if descriptor.leader is None else identity_fields(descriptor.leader),
         "supervisor": identity_fields(descriptor.supervisor),
         "host": identity_fields(descriptor.host),
-        "containment": containment_fields(descriptor.containment),
+        "containment": step_containment_fields(descriptor),
         "cgroup": None if descriptor.cgroup is None else descriptor.cgroup.to_json(),
     }
 
@@ -108,7 +109,7 @@ def _keeper_rows(descriptor: Descriptor | None) -> _Rows:
         ("leader", leader),
         ("supervisor", _named(descriptor.supervisor)),
         ("host", _named(descriptor.host)),
-        containment_row(descriptor.containment),
+        *step_containment_rows(descriptor),
     ]
     if descriptor.cgroup is not None:
         rows.append(("cgroup", descriptor.cgroup.path))
