@@ -79,7 +79,7 @@ def read_process(pid: int) -> ProcessRow | None:
 
 
 def read_processes() -> dict[int, ProcessRow]:
-    """All that can be seen, by pid; about 5 us a process. Raises SystemCallError when the walk cannot be finished."""
+    """All that can be seen, by pid, with a read for each. Raises SystemCallError when the walk cannot be finished."""
     if not procfs_is_ours():
         return {}
     try:
