@@ -5,11 +5,12 @@ from __future__ import annotations
 import shutil
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from spurproc import ExitKind, ExitSource, KillPlan, Liveness, Route
+from spurproc import AlreadyGone, ExitKind, ExitSource, KillPlan, Liveness, Route
 from spurproc.core.process.identity import ProcessIdentity
 from spurproc.proto.step_state import StepState
 from tests.fifo import Gate, Told
@@ -190,9 +191,9 @@ def test_without_a_cgroup_a_tree_whose_supervisor_died_is_held(bare_steps: Steps
 
 
 def end_children(parent: ProcessIdentity) -> None:
-    """Of one that is ours to look below."""
+    """Of one that is ours to look below. One that has just ended may be reaped meanwhile."""
     for number in Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split():
-        with ProcessIdentity.of(int(number)).open() as child:
+        with suppress(AlreadyGone), ProcessIdentity.of(int(number)).open() as child:
             child.send_signal(signal.SIGKILL)
 
 
