@@ -125,13 +125,13 @@ static int outcome_count(spur_sweep_t *sweep, int pid, uint64_t key, int error)
     }
 }
 
-/* A listed process that is not shown to be a member: dead, left, or not to be looked at. */
-static void stranger_count(spur_sweep_t *sweep, int pidfd, int pid, int error)
+/* A listed process that is not shown to be a member: dead, elsewhere, or not to be looked at. */
+static void unconfirmed_count(spur_sweep_t *sweep, int pidfd, int pid, int error)
 {
     if (spur_pidfd_unreaped(pidfd, sweep->facilities) == -ESRCH)
         sweep->gone++;
     else if (error == 0)
-        sweep->moved++; /* a stranger with a recycled number, or a member that left: not ours now */
+        sweep->moved++; /* elsewhere: a member that left, or a stranger whose number was a member's */
     else
         refusal_add(sweep, pid, -error, SPUR_REFUSAL_UNCONFIRMED);
 }
@@ -141,7 +141,7 @@ static int pidfd_signal(spur_sweep_t *sweep, int pidfd, int pid, int confirmed)
     uint64_t key;
     int error = spur_member_key(pidfd, pid, sweep->facilities, &key);
     if (error) {
-        stranger_count(sweep, pidfd, pid, error);
+        unconfirmed_count(sweep, pidfd, pid, error);
         return 0;
     }
     if (spur_seen_has(sweep->seen, key)) {
@@ -152,7 +152,7 @@ static int pidfd_signal(spur_sweep_t *sweep, int pidfd, int pid, int confirmed)
         confirmed = member_confirm(sweep, pidfd, pid);
     if (confirmed == 1)
         return outcome_count(sweep, pid, key, spur_pidfd_send_signal(pidfd, pid, sweep->signal, sweep->facilities));
-    stranger_count(sweep, pidfd, pid, confirmed);
+    unconfirmed_count(sweep, pidfd, pid, confirmed);
     return 0;
 }
 
@@ -224,7 +224,7 @@ static int thread_signal(spur_sweep_t *sweep, int tid)
     else if (confirmed == 0 || confirmed == -ENOENT || confirmed == -ESRCH)
         sweep->gone++; /* the thread ended or moved: the next pass tells which */
     else
-        stranger_count(sweep, pidfd, pid, confirmed);
+        unconfirmed_count(sweep, pidfd, pid, confirmed);
     close(pidfd);
     return error;
 }

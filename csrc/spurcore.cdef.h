@@ -240,7 +240,7 @@ typedef struct {
     size_t signalled;
     size_t known;
     size_t gone;
-    size_t moved;
+    size_t moved; /* listed, and not in this cgroup: members that left, and strangers whose number was a member's */
     size_t pathless; /* how often tree_path was needed and unknown */
 } spur_sweep_t;
 

@@ -150,7 +150,7 @@ class CgroupSweep:
         return QUIET_PASSES if self._cgroups > 1 else 1
 
     def _pass(self) -> bool:
-        """Signal everybody listed who has not been; whether somebody new was found, or somebody moved while we looked."""
+        """Signal everybody listed who has not been; whether somebody new was found, or somebody listed was elsewhere by now."""
         before = int(self._native.signalled)
         self._walk()
         if self._native.pathless and self._path is None and self._proc_is_ours:
