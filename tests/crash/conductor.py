@@ -78,12 +78,16 @@ def let_go(_: Stand) -> str | None:
 
 @dataclass(slots=True)
 class Conductor:
-    """`rule` says what each that stands at a point is told; None: it stays there, and is `held`."""
+    """`rule` says what each that stands at a point is told; None: it stays there, and is `held`.
+
+    `watched`: the points at which the rule may say anything but "go"; None: any.
+    """
 
     name: str
     rule: Rule = let_go
     passed: list[Stand] = field(default_factory=list)
     held: Stand | None = None
+    watched: frozenset[str] | None = None
     peers: list[Peer] = field(default_factory=list)
     _listener: socket.socket = field(init=False)
     _counts: Counter[tuple[str, ...]] = field(default_factory=Counter)
@@ -93,9 +97,9 @@ class Conductor:
         self._listener.bind("\0" + self.name)
         self._listener.listen(64)
 
-    def begin(self, rule: Rule) -> None:
+    def begin(self, rule: Rule, watched: frozenset[str] | None = None) -> None:
         """Another run: what was passed before is forgotten."""
-        self.rule, self.held = rule, None
+        self.rule, self.watched, self.held = rule, watched, None
         self.passed.clear()
         self._counts.clear()
 
@@ -132,20 +136,33 @@ class Conductor:
         self.peers.append(Peer(line, pid, pidfd))
 
     def _hear(self, peer: Peer) -> None:
+        """All that has come from it."""
+        while content := self._received(peer):
+            said = json.loads(content)
+            peer.role, peer.step = said["role"], said["step"] if said["role"] != "host" else ""
+            stand = self._stand(said, peer.pid)
+            self.passed.append(stand)
+            if said["waits"]:
+                self._answer(peer, stand)
+
+    @staticmethod
+    def _received(peer: Peer) -> bytes:
         try:
-            content = peer.line.recv(_MESSAGE_BYTES)
+            content = peer.line.recv(_MESSAGE_BYTES, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return b""
         except OSError:
             content = b""
         if not content:
             peer.line.close()
-            return
-        said = json.loads(content)
-        peer.role, peer.step = said["role"], said["step"] if said["role"] != "host" else ""
-        stand = self._stand(said, peer.pid)
-        self.passed.append(stand)
+        return content
+
+    def _answer(self, peer: Peer, stand: Stand) -> None:
         answer = self.rule(stand)
         if answer is None:
             self.held = stand
+        elif stand.step and self.watched is not None:
+            self._tell(peer, "\n".join((answer, *self.watched)))
         else:
             self._tell(peer, answer)
 

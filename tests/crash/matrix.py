@@ -151,7 +151,8 @@ def play(theatre: Theatre, state: Path, cell: Cell) -> Played:
     run = Run(theatre, SCENES[cell.scene], state)
     left = Leftovers(theatre, run)
     killed: set[str] = set()
-    with run.played(let_go) as launcher:
+    watched = None if _answer(cell) == "nofile" else frozenset({cell.place.point})
+    with run.played(let_go, watched) as launcher:
         wrong = _struck(run, cell, launcher, killed)
     if not wrong:  # what a supervisor could not remove goes with its folder
         wrong += [f"left: {what}" for what in run.collect() if what.startswith((f"{run.step}: ", "."))]

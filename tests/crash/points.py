@@ -29,7 +29,7 @@ DURABLE_MODULES = (
 )
 DURABLE_CALLS = ("write", "fsync", "fdatasync", "ftruncate", "rename", "mkdir", "open", "unlink", "rmdir")
 LAUNCHER, HOST, SUPERVISOR = "launcher", "host", "supervisor"
-_ANSWER_BYTES = 64
+_ANSWER_BYTES = 1024
 
 
 class _Process:
@@ -40,6 +40,7 @@ class _Process:
     line: socket | None = None
     acts: ClassVar[list[tuple[str, str]]] = []
     nofile: tuple[int, int] | None = None
+    watched: ClassVar[dict[str, frozenset[str]]] = {}
 
 
 def become(role: str, step: str = "") -> None:
@@ -49,17 +50,24 @@ def become(role: str, step: str = "") -> None:
 
 
 def ask(when: str, point: str, kind: str) -> str:
-    """Stand at a point until the conductor says what is to become of it. Without a conductor: go on."""
+    """Stand at a point until the conductor says what is to become of it. Without a conductor: go on.
+
+    With its answer it may have said which points it watches for this step: the others are told of, and not stood at.
+    """
+    is_new = _Process.pid != os.getpid()
     line = _line()
     if line is None:
         return "go"
     act, step = _Process.acts[-1] if _Process.acts else ("", "")
-    said = {"role": _Process.role, "pid": os.getpid(), "step": step, "act": act, "when": when, "point": point, "kind": kind}
+    waits = is_new or _Process.nofile is not None or point in _Process.watched.get(step, (point,))
+    said = {"role": _Process.role, "step": step, "act": act, "when": when, "point": point, "kind": kind, "waits": waits}
     try:
         line.send(json.dumps(said).encode())
-        answer = line.recv(_ANSWER_BYTES).decode()
+        answer, *watched = (line.recv(_ANSWER_BYTES) if waits else b"go").decode().split("\n")
     except OSError:
-        answer = ""
+        answer, watched = "", []
+    if watched:
+        _Process.watched = {step: frozenset(watched)}
     _limit_descriptors(answer)
     return answer or "go"
 

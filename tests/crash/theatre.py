@@ -126,15 +126,17 @@ class Run:
         self._stack = ExitStack()
 
     @contextmanager
-    def played(self, rule: Rule) -> Iterator[Child]:
-        """The launcher is on its way meanwhile."""
+    def played(self, rule: Rule, watched: frozenset[str] | None = None) -> Iterator[Child]:
+        """The launcher is on its way meanwhile. `watched`: as the conductor's, besides what the scene itself needs."""
         self.stage.folder.mkdir()
         with self._stack:
             for name in _PIPES:
                 os.mkfifo(self.stage.folder / name)
                 self._stack.callback(os.close, os.open(self.stage.folder / name, os.O_RDWR | os.O_CLOEXEC))
             os.mkfifo(self.stage.folder / "nobody")
-            self.conductor.begin(rule)
+            scene = self.scene
+            also = frozenset({scene.struck, scene.then, scene.lets_go_after})
+            self.conductor.begin(rule, None if watched is None else watched | also)
             launcher = Child(self._launch)
             self._stack.callback(launcher.close)
             try:
