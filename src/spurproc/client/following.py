@@ -18,6 +18,7 @@ from spurproc.proto.messages import Completed, Ended, Refused, Reply, Subscribe,
 __all__ = ["Following"]
 
 _PAUSE_FIRST_S, _PAUSE_LAST_S = 0.01, 1.0
+_HUNG_UP = (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN)
 _LOOK = Watch(entries=(), timeout_s=0.0)
 """Look at the records, and wait for nothing."""
 
@@ -90,7 +91,12 @@ class Following:
             with self._place.opened() as opened:
                 link = yield from HostLink.opening(opened.state)
             held.callback(link.close)
-            link.send(TakeOver(runtime_id=self._place.runtime_id))
+            try:
+                link.send(TakeOver(runtime_id=self._place.runtime_id))
+            except SystemCallError as error:
+                if error.errno in _HUNG_UP:  # it has ended since it was reached: another one is asked
+                    return
+                raise
             while link.receive() is None:
                 yield Watch(entries=((link.fileno(), select.POLLIN),), timeout_s=None)
 
