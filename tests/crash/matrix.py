@@ -156,7 +156,7 @@ def play(theatre: Theatre, state: Path, cell: Cell) -> Played:
         wrong = _struck(run, cell, launcher, killed)
     if not wrong:  # what a supervisor could not remove goes with its folder
         wrong += [f"left: {what}" for what in run.collect() if what.startswith((f"{run.step}: ", "."))]
-    wrong += left.faults()
+        wrong += left.faults()
     if wrong:
         wrong.append(run.trail())
     theatre.conductor.forget_ended()
@@ -168,7 +168,7 @@ def _struck(run: Run, cell: Cell, launcher: Child, killed: set[str]) -> list[str
     conductor, strike = run.conductor, _Strike(cell, run)
     conductor.rule = struck_by_plan(run, strike.answer)
     if not conductor.until(lambda: conductor.held is not None, WITHIN_S, launcher.fileno()):
-        return ["never reached"] if cell.place.nth == 1 else []
+        return [f"never reached, and the launcher says {launcher.answer}"] if cell.place.nth == 1 else []
     killed |= run.kill(set(cell.victims) - (set() if cell.fault == SIGKILL else {cell.place.role}))
     strike.struck = True
     conductor.release(_answer(cell))

@@ -35,6 +35,7 @@ def test_struck(theatre: Theatre, stage_path: Path, row: int, victims: tuple[str
             played.append(play(theatre, state, cell))
             if played[-1].wrong:
                 clear(theatre, state, by_force=True)
+                break
     finally:
         tally.played[row, victims, fault] = played
         clear(theatre, state, by_force=False)
