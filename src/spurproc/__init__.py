@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from spurproc.core.tree.signalling import signal_tree
     from spurproc.core.tree.termination import KillPlan, Proof, Survivor, TerminationReport, terminate_tree
     from spurproc.proto.launch_record import Hook
+    from spurproc.proto.owed import Owed
     from spurproc.proto.runtime_id import RuntimeId
     from spurproc.proto.step_state import StepState
 
@@ -101,6 +102,7 @@ __all__ = [
     "NotPermitted",
     "NotStarted",
     "Observation",
+    "Owed",
     "Pidfd",
     "ProcessFailed",
     "ProcessIdentity",
@@ -183,6 +185,7 @@ _HOMES = {
     "core.tree.signalling": ("signal_tree",),
     "core.tree.termination": ("KillPlan", "Proof", "Survivor", "TerminationReport", "terminate_tree"),
     "proto.launch_record": ("Hook",),
+    "proto.owed": ("Owed",),
     "proto.runtime_id": ("RuntimeId",),
     "proto.step_state": ("StepState",),
 }

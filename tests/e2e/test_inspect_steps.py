@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from spurproc.client.adoption import adopt
 from spurproc.core.durable.journal import JOURNAL_NAME
-from spurproc.proto.launch_record import LAUNCH_NAME
+from spurproc.core.tree.termination import KillPlan
+from spurproc.inspect.steps.findings import what_comes
+from spurproc.proto.launch_record import LAUNCH_NAME, Hook
+from spurproc.proto.takeover import NotYours
+from tests.fifo import Told
 from tests.inspect_program import COLUMNS, assert_one_line, inspect, inspect_json
-from tests.steps import WAIT_S, Steps
+from tests.steps import WAIT_S, Gate, Steps
 
 
 def contents(folder: Path) -> dict[str, bytes | None]:
@@ -70,7 +76,7 @@ def test_logs_are_the_bytes_of_the_job(mixed: Steps) -> None:
     assert inspect("logs", mixed.path, "1.1.0").out == "out\n"
     assert inspect("logs", mixed.path, "1.1.0", "--stderr").out == "err\n"
     refused = inspect("logs", mixed.path, "2.1.0")
-    assert (refused.code, refused.out) == (2, "")
+    assert (refused.code, refused.out) == (1, "")
     assert "null device" in refused.err
 
 
@@ -130,6 +136,68 @@ def test_fsck_says_what_a_lost_supervisor_comes_to(steps: Steps) -> None:
     assert (found["name"], found["weight"]) == (str(step.runtime_id), "owed")
     assert found["what"] == "nobody supervises it, and its end is not recorded"
     assert found["remedy"].startswith("its leader lives")
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (0, "its end: not started: ended before exec at stage GATE; its supervisor ended before it opened the gate"),
+        (1, "its end: unknown: its supervisor and host ended before it was known whether the leader was exec'd"),
+        (2, "its end: unknown: its supervisor and host ended before the leader did"),
+    ],
+)
+def test_fsck_tells_the_end_that_a_host_will_record(steps: Steps, lines: int, told: str) -> None:
+    """By how far its journal had come when all of them died; and that is what is recorded then."""
+    step = steps.launch(["sleep", "1000"])
+    descriptor = steps.descriptor(step)
+    assert descriptor.leader is not None
+    steps.kill(descriptor.host, descriptor.supervisor, descriptor.leader)
+    journal = steps.folder(step) / JOURNAL_NAME
+    journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:lines]))
+    (found,) = inspect_json("fsck", steps.path)["findings"]
+    assert told in found["remedy"]
+    end = step.wait(WAIT_S)
+    assert str(end) in found["remedy"]
+    assert (end.reason or "") in found["remedy"]
+
+
+@pytest.mark.parametrize("found", NotYours)
+def test_what_is_not_concluded_yet_is_told_apart(found: NotYours) -> None:
+    told = {
+        NotYours.HOST_LIVES: "the host that",
+        NotYours.LEADER_LIVES: "its leader lives:",
+        NotYours.UNSEEN: "whether its leader lives",
+    }
+    assert what_comes(found).startswith(told[found])
+
+
+def test_ls_says_what_is_owed_next(steps: Steps, tmp_path: Path, told: Callable[[str], Told]) -> None:
+    """The end, the rest of the tree, the epilog, the report, nothing: each while that is what comes next."""
+    gate, epilog = Gate(tmp_path / "gate"), Gate(tmp_path / "epilog")
+    say = told("say")
+    plan = KillPlan(steps=((signal.SIGWINCH, WAIT_S), (9, None)))
+    hook = Hook(argv=("sh", "-c", f"exec 3>{say.path}; echo up >&3; read x <{epilog.path}"), timeout_s=WAIT_S)
+    step = steps.launch(["sh", "-c", f"sleep 1000 & read x <{gate.path}; exit 0"], epilog=hook, kill_plan=plan)
+    assert owed(steps) == "its end"
+    gate.open()
+    step.wait(WAIT_S)
+    assert owed(steps) == "its tree"
+    step.signal(signal.SIGKILL)
+    assert say.line() == "up"
+    assert owed(steps) == "its epilog"
+    epilog.open()
+    step.wait(WAIT_S, completed=True)
+    assert owed(steps) == "its report"
+    step.acknowledge()
+    assert owed(steps) == "nothing"
+
+
+def owed(steps: Steps) -> str:
+    """Of the one step, in both ways of output."""
+    (listed,) = inspect_json("ls", steps.path)["steps"]
+    said: str = listed["owed"]
+    assert inspect("ls", steps.path).out.splitlines()[1].endswith(said)
+    return said
 
 
 @pytest.mark.parametrize("command", [["ls"], ["fsck"], ["events", "7.1.0"], ["logs", "7.1.0"]])

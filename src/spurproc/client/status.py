@@ -15,7 +15,7 @@ from spurproc.errors import SpurprocError, WaitTimeout
 from spurproc.proto.descriptor import Descriptor
 from spurproc.proto.journal_record import History
 from spurproc.proto.messages import Status, StatusReply
-from spurproc.proto.owed import is_over
+from spurproc.proto.owed import Owed, is_over, owed
 from spurproc.proto.step_state import StepState
 
 __all__ = ["StepStatus", "status_of"]
@@ -32,8 +32,8 @@ class StepStatus:
     `supervised`: its supervisor has answered, and `state`, `blocked_at` and `held_by` are its words; else `state` is as far as
     the records go, and a program that hangs at its start or cannot be killed is not named. `rests_on` says so in words.
     `blocked_at`: the stage at which the leader's start waits, the name of a `SpawnStage`. `held_by`: what cannot be ended.
-    `acknowledged`: nobody needs it any more. `leader`: its first process, once there is one.
-    `supervisor`: who was the last to supervise it, living or not.
+    `acknowledged`: nobody needs it any more. `owed`: what comes next, by its records. `leader`: its first process, once
+    there is one. `supervisor`: who was the last to supervise it, living or not.
     """
 
     state: StepState
@@ -44,6 +44,7 @@ class StepStatus:
     blocked_at: str | None = None
     held_by: tuple[str, ...] = ()
     acknowledged: bool = False
+    owed: Owed = Owed.END
     leader: ProcessIdentity | None = None
     supervisor: ProcessIdentity | None = None
 
@@ -63,6 +64,7 @@ def status_of(opened: OpenedStep) -> StepStatus:
         blocked_at=None if reply is None else reply.blocked_at,
         held_by=() if reply is None else reply.held_by,
         acknowledged=history.acknowledged is not None,
+        owed=owed(opened.launch, history),
         leader=None if descriptor is None else descriptor.leader,
         supervisor=None if descriptor is None else descriptor.supervisor,
     )

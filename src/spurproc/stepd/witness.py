@@ -24,11 +24,11 @@ from spurproc.errors import AlreadyGone, SpurprocError
 from spurproc.proto.launch_record import LaunchRecord
 from spurproc.proto.owed import is_over
 from spurproc.proto.step_folder import StepFolder
+from spurproc.proto.takeover import NotYours, conclusion, never_started
 from spurproc.stepd.forking import Forked
 from spurproc.stepd.leader import end_of_leader
 from spurproc.stepd.loop import Loop
 from spurproc.stepd.records import StepRecords
-from spurproc.stepd.takeover import NotYours, conclusion, never_started
 
 __all__ = ["Witness"]
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from spurproc.core.durable.journal import JOURNAL_LIMIT_BYTES, JOURNAL_NAME
 from spurproc.core.durable.lock import FolderLock
+from spurproc.core.exit_info import ExitInfo
 from spurproc.core.observation import Liveness
 from spurproc.core.process.identity import ProcessIdentity
 from spurproc.core.vantage import read_boot_id
@@ -18,8 +19,9 @@ from spurproc.proto.launch_record import LaunchRecord
 from spurproc.proto.owed import is_over
 from spurproc.proto.runtime_id import RuntimeId
 from spurproc.proto.step_folder import NEW_PREFIX, OLD_PREFIX, StateFolder, StepFolder
+from spurproc.proto.takeover import NotYours, conclusion
 
-__all__ = ["Finding", "Weight", "find_all"]
+__all__ = ["Finding", "Weight", "find_all", "what_comes"]
 
 _BY_HOST = "a host takes it over, at the next launch or when somebody waits for it"
 
@@ -94,6 +96,20 @@ def _fault(name: str, what: str, remedy: str) -> Finding:
     return Finding(name=name, weight=Weight.FAULT, what=what, remedy=remedy)
 
 
+def what_comes(found: ExitInfo | NotYours) -> str:
+    """What a host that took the step over now would come to, in words."""
+    match found:
+        case NotYours.HOST_LIVES:
+            return "the host that forked its supervisor lives, and records its end"
+        case NotYours.LEADER_LIVES:
+            return f"its leader lives: {_BY_HOST}, and records its end"
+        case NotYours.UNSEEN:
+            return f"{found.value}: {_BY_HOST}, if it can tell"
+        case ExitInfo():
+            reason = f"{found}; {found.reason}" if found.reason and found.reason not in str(found) else str(found)
+            return f"{_BY_HOST}, and records its end: {reason}"
+
+
 class _Look:
     """One look at one step. Borrows its folder."""
 
@@ -152,24 +168,8 @@ class _Look:
             return []
         if self._history.end is not None:
             return [self._owed("it has ended, and nobody empties its tree or runs its epilog", _BY_HOST)]
-        if self._launch.boot_id != read_boot_id():
-            return [
-                self._owed("the machine was restarted before its end was recorded", "its end becomes UNKNOWN, with that reason")
-            ]
-        return [self._owed("nobody supervises it, and its end is not recorded", self._conclusion())]
-
-    def _conclusion(self) -> str:
-        """What stepd's taking over would come to, in words."""
-        descriptor, history = self._descriptor, self._history
-        if descriptor is None or descriptor.leader is None:
-            return "its end becomes NOT_STARTED: no leader stood at its gate"
-        if self._lives(descriptor.host) is not Liveness.GONE:
-            return "the host that forked its supervisor lives, and records its end"
-        if self._lives(descriptor.leader) is not Liveness.GONE:
-            return f"its leader lives: {_BY_HOST}, and records its end"
-        if history.gate_opening is None:
-            return "its end becomes NOT_STARTED: its gate was never opened"
-        return "its end becomes UNKNOWN, unless its zombie can still be read"
+        found = conclusion(self._launch, self._descriptor, self._history, read_boot_id(), None)
+        return [self._owed("nobody supervises it, and its end is not recorded", what_comes(found))]
 
     def _left_over(self) -> list[Finding]:
         found = []

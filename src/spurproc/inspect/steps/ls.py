@@ -60,6 +60,7 @@ def _fields(listed: _Listed) -> dict[str, Any]:
         "liveness": status.liveness.liveness.value,
         "end": None if status.end is None else exit_fields(status.end),
         "acknowledged": status.acknowledged,
+        "owed": status.owed.value,
         "held_by": list(status.held_by),
         "blocked_at": status.blocked_at,
     }
@@ -85,7 +86,7 @@ def _row(listed: _Listed) -> list[Cell]:
         Toned(lives.value, "good") if lives is Liveness.ALIVE else lives.value,
         "-" if end is None else Toned(str(end), "good" if end.succeeded else "bad"),
         "-" if end is None else end.source.value,
-        "nothing" if status.acknowledged else "its report" if end is not None else "its end",
+        status.owed.value,
     ]
 
 

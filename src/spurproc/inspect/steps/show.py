@@ -51,6 +51,7 @@ def show_step(target: StepTarget, limit: int) -> Answer:
         "blocked_at": status.blocked_at,
         "held_by": list(status.held_by),
         "acknowledged": status.acknowledged,
+        "owed": status.owed.value,
         "argv": _argv(launch),
         "time_limit_s": launch.time_limit_s,
         **observation_fields(status.liveness),
