@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from spurproc.inspect.main import COMMANDS
 from tests.inspect_program import (
     COLUMNS,
     ENVIRONMENT,
@@ -27,11 +28,14 @@ from tests.inspect_program import (
 )
 from tests.relatives import Blocked
 
-COMMANDS = ["exit", "show", "signal", "wait"]
+OF_STATE = ["events", "fsck", "logs", "ls"]
+OF_TARGET = sorted(COMMANDS.keys() - {"doctor", *OF_STATE})
+MORE = {"signal": ["TERM"], "events": ["7.1.0"], "logs": ["7.1.0"]}
 
 
-def arguments_of(command: str, target: str) -> list[str]:
-    return [command, "--", target] + (["TERM"] if command == "signal" else [])
+def arguments_of(command: str, what: str) -> list[str]:
+    """With what it is asked about, a target or a state folder, and whatever it needs beside that."""
+    return [command, "--", what, *MORE.get(command, [])]
 
 
 def test_the_real_program_says_it_too(tmp_path: Path) -> None:
@@ -42,7 +46,7 @@ def test_the_real_program_says_it_too(tmp_path: Path) -> None:
     assert inspect("show", "missing", cwd=tmp_path).code == 1
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", OF_TARGET)
 @pytest.mark.parametrize("target", ["0", "-1", "+1", "1:x", "1:0", "99999999999", "\u0661", "", " 1", "007", "1:2:3"])
 def test_a_number_that_is_none_is_named(capfd: pytest.CaptureFixture[str], command: str, target: str) -> None:
     said = inspect_here(capfd, *arguments_of(command, target))
@@ -70,7 +74,7 @@ def shelf(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", OF_TARGET)
 @pytest.mark.parametrize(
     ("name", "why"),
     [
@@ -96,6 +100,69 @@ def test_a_folder_that_is_no_run_is_named(
     assert_one_line(said, why, name[:100])
 
 
+@pytest.mark.parametrize("command", OF_STATE)
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("missing", "No such file or directory"),
+        ("file", "Not a directory"),
+        ("fifo", "Not a directory"),
+        ("socket", "Not a directory"),
+        ("fifo/below", "Not a directory"),
+        ("empty", "runtime"),
+        ("link", "symbolic link"),
+        ("open", "its mode is 0777"),
+        ("garbage", "runtime"),
+        ("", "No such file or directory"),
+        ("n" * 300, "File name too long"),
+    ],
+)
+def test_a_folder_that_holds_no_steps_is_named(
+    capfd: pytest.CaptureFixture[str], shelf: Path, command: str, name: str, why: str
+) -> None:
+    said = inspect_here(capfd, *arguments_of(command, f"{shelf}/{name}" if name else ""))
+    assert said.code == 1
+    assert_one_line(said, why, name[:100])
+
+
+@pytest.mark.parametrize("command", OF_TARGET)
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("runtime/7.1.0", "it was removed, or never launched"),
+        ("runtime/1.1.0", "its version is 99"),
+        ("runtime/2.1.0", "not JSON"),
+        ("runtime/3.1.0", "launch.json"),
+        ("runtime/4.1.0", "symbolic link"),
+        ("none/runtime/7.1.0", "No such file or directory"),
+        ("open/runtime/7.1.0", "its mode is 0777"),
+    ],
+)
+def test_a_step_that_is_none_is_named(capfd: pytest.CaptureFixture[str], shelf: Path, command: str, name: str, why: str) -> None:
+    for number, content in enumerate(('{"v": 99}', "\x1b[31m{", None), start=1):
+        folder = shelf / "runtime" / f"{number}.1.0"
+        folder.mkdir(mode=0o700, parents=True)
+        if content is not None:
+            (folder / "launch.json").write_text(content)
+            (folder / "launch.json").chmod(0o600)
+    (shelf / "runtime").chmod(0o700)
+    (shelf / "runtime" / "4.1.0").symlink_to("1.1.0")
+    (shelf / "open" / "runtime").mkdir(mode=0o700)
+    said = inspect_here(capfd, *arguments_of(command, f"{shelf}/{name}"))
+    assert said.code == 1
+    assert_one_line(said, why)
+
+
+@pytest.mark.parametrize("command", ["events", "logs"])
+@pytest.mark.parametrize(
+    "step", ["", "7", "7.1", "07.1.0", "7.1.x", "7.1.0.0", "-7.1.0", "\u0667.1.0", "a\x1b]0;t\x07\n", "7.1.0/.."]
+)
+def test_an_id_that_is_none_is_named(capfd: pytest.CaptureFixture[str], tmp_path: Path, command: str, step: str) -> None:
+    said = inspect_here(capfd, command, "--", str(tmp_path), step)
+    assert said.code == 2
+    assert_one_line(said, "cannot read the step id")
+
+
 @pytest.mark.needs_root
 def test_a_folder_of_another_user_is_named(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir(mode=0o700)
@@ -105,7 +172,7 @@ def test_a_folder_of_another_user_is_named(tmp_path: Path) -> None:
     assert_one_line(said, "cannot trust the folder", "/run")
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", OF_TARGET + OF_STATE)
 def test_a_hostile_name_is_shown_in_one_harmless_line(capfd: pytest.CaptureFixture[str], tmp_path: Path, command: str) -> None:
     name = b"a\x1b]0;title\x07\n\xff\xe2\x80\xae"
     said = inspect_here(capfd, *arguments_of(command, os.fsdecode(os.fsencode(tmp_path) + b"/" + name)))
@@ -145,7 +212,7 @@ def test_a_command_line_that_means_nothing_is_named(capfd: pytest.CaptureFixture
     assert_one_line(said, part)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", OF_TARGET)
 def test_a_number_that_nobody_has(capfd: pytest.CaptureFixture[str], command: str) -> None:
     """One that is out of the range of pid_max: nobody can have it."""
     said = inspect_here(capfd, *arguments_of(command, "2147483647"))
@@ -170,7 +237,7 @@ def test_an_unknown_mask_is_named() -> None:
     assert_one_line(said, "'bogus'")
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["show", "--help"], ["doctor", "--help"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["show", "--help"]])
 def test_help(arguments: list[str]) -> None:
     said = inspect(*arguments)
     assert said.code == 0
@@ -180,7 +247,7 @@ def test_help(arguments: list[str]) -> None:
 
 def test_help_lists_every_command_and_the_exit_codes() -> None:
     said = inspect_on_terminal("--help")
-    for name in ("doctor", "exit", "show", "signal", "wait"):
+    for name in COMMANDS:
         assert f"\n  {name} " in said.out
     assert "4 timeout and still running" in said.out
     assert max(map(len, said.out.splitlines())) <= COLUMNS
