@@ -27,6 +27,7 @@ from tests.inspect_program import (
     plain,
 )
 from tests.relatives import Blocked
+from tests.steps import WAIT_S, Steps
 
 OF_STATE = ["events", "fsck", "logs", "ls"]
 OF_TARGET = sorted(COMMANDS.keys() - {"doctor", *OF_STATE})
@@ -113,14 +114,13 @@ def test_a_folder_that_is_no_run_is_named(
         ("link", "symbolic link"),
         ("open", "its mode is 0777"),
         ("garbage", "runtime"),
-        ("", "No such file or directory"),
         ("n" * 300, "File name too long"),
     ],
 )
 def test_a_folder_that_holds_no_steps_is_named(
     capfd: pytest.CaptureFixture[str], shelf: Path, command: str, name: str, why: str
 ) -> None:
-    said = inspect_here(capfd, *arguments_of(command, f"{shelf}/{name}" if name else ""))
+    said = inspect_here(capfd, *arguments_of(command, f"{shelf}/{name}"))
     assert said.code == 1
     assert_one_line(said, why, name[:100])
 
@@ -131,7 +131,7 @@ def test_a_folder_that_holds_no_steps_is_named(
     [
         ("runtime/7.1.0", "it was removed, or never launched"),
         ("runtime/1.1.0", "its version is 99"),
-        ("runtime/2.1.0", "not JSON"),
+        ("runtime/2.1.0", "JSON is malformed"),
         ("runtime/3.1.0", "launch.json"),
         ("runtime/4.1.0", "symbolic link"),
         ("none/runtime/7.1.0", "No such file or directory"),
@@ -151,6 +151,18 @@ def test_a_step_that_is_none_is_named(capfd: pytest.CaptureFixture[str], shelf: 
     said = inspect_here(capfd, *arguments_of(command, f"{shelf}/{name}"))
     assert said.code == 1
     assert_one_line(said, why)
+
+
+@pytest.mark.parametrize("command", OF_STATE)
+def test_no_name_is_no_folder(
+    capfd: pytest.CaptureFixture[str], steps: Steps, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """Nor is it the current folder, even where that is one of steps."""
+    steps.launch(["true"]).wait(WAIT_S)
+    monkeypatch.chdir(steps.path)
+    said = inspect_here(capfd, *arguments_of(command, ""))
+    assert said.code == 2
+    assert_one_line(said, "cannot read STATE_DIR ''")
 
 
 @pytest.mark.parametrize("command", ["events", "logs"])
