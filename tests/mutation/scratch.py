@@ -86,4 +86,7 @@ def _make_python(target: Path) -> Path:
     )
     paths = (target / "src", Path(sysconfig.get_path("purelib")))
     Path(site.stdout.strip(), "scratch.pth").write_text("".join(f"{path}\n" for path in paths), encoding="utf-8")
+    stepd = python.with_name("spurstepd")  # looked for beside the running Python, then on PATH: that one would be unharmed
+    stepd.write_text(f"#!{python}\nfrom spurproc.stepd.__main__ import run\nraise SystemExit(run())\n", encoding="utf-8")
+    stepd.chmod(0o755)
     return python
