@@ -15,6 +15,7 @@ from spurproc.client.step import Step
 from spurproc.core.observation import Liveness
 from spurproc.core.process.identity import ProcessIdentity
 from spurproc.core.tree.termination import KillPlan
+from spurproc.proto.runtime_id import RuntimeId
 from tests.fifo import Told
 from tests.inspect_program import (
     PROGRAM,
@@ -116,6 +117,17 @@ def test_signal_reaches_the_whole_step_through_its_supervisor(steps: Steps) -> N
     assert "sent by  its supervisor\n" in said.out
     assert "signal   SIGKILL (9), to the whole tree\n" in said.out
     assert step.wait(WAIT_S, completed=True).signal == signal.SIGKILL
+
+
+def test_a_job_may_signal_its_own_step_and_the_program_gets_it_too(steps: Steps, tmp_path: Path) -> None:
+    """Not refused, as it is where the program itself sends: whoever asks a supervisor is one of many to it."""
+    folder, out = steps.path / "runtime" / "7.1.0", tmp_path / "out"
+    script = f"trap '' USR1; {PROGRAM} signal {folder} USR1; echo $?; {PROGRAM} signal {folder} KILL; echo $?"
+    step = steps.launch(["sh", "-c", script], runtime_id=RuntimeId(7, 1, 0), stdout=out)
+    assert step.wait(WAIT_S).signal == signal.SIGKILL
+    *told, code = out.read_text().splitlines()
+    assert "reached  2" in told
+    assert code == "0"
 
 
 def test_signal_goes_straight_where_nobody_supervises(steps: Steps) -> None:
