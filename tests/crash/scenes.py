@@ -310,13 +310,6 @@ SCENES: dict[str, Scene] = {
     "not sent": Scene(struck="client.host_link:HostLink.send", blow="errno 5", outcome="not launched"),
     "not written": Scene(struck="_write_all:write", within="write the descriptor", blow="errno 28", outcome="not launched"),
     "not recorded": Scene(struck="_write_whole:write", within="record gate_opening", blow="short", play=_nothing),
-    "torn": Scene(
-        struck="_write_whole:write",
-        within="record gate_opening",
-        blow="short",
-        then="_cut_tail:ftruncate",
-        play=_nothing,
-    ),
     "no leader": Scene(struck="spawn the leader", blow="nofile", play=_nothing),
     "not handed over": Scene(struck="hand the leader over to the host", blow="errno 105", play=_nothing),
     "not described": Scene(
@@ -336,6 +329,13 @@ SCENES: dict[str, Scene] = {
         epilog=(0, _HOOK),
         play=_nothing,
         lets_go_after="Witness.await_leader",
+    ),
+    "torn": Scene(
+        struck="_write_whole:write",
+        within="record gate_opening",
+        blow="short",
+        then="_cut_tail:ftruncate",
+        play=_nothing,
     ),
     "acknowledged late": Scene(play=_acknowledged_late, lingers=False),
     "collected": Scene(collected=True),
