@@ -171,8 +171,9 @@ class Run:
         """Whoever had no descriptors left has them again: one that rests meanwhile does not come to any place."""
         for peer in self.conductor.peers:
             if not peer.ended:
-                _, hard = resource.prlimit(peer.pid, resource.RLIMIT_NOFILE)
-                resource.prlimit(peer.pid, resource.RLIMIT_NOFILE, (hard, hard))
+                with suppress(ProcessLookupError):  # it ends just now
+                    _, hard = resource.prlimit(peer.pid, resource.RLIMIT_NOFILE)
+                    resource.prlimit(peer.pid, resource.RLIMIT_NOFILE, (hard, hard))
 
     def resolve(self) -> dict[str, Any]:
         """What a fresh client makes of it. Everybody who is left, and whom it starts, goes on unhindered."""
