@@ -18,9 +18,9 @@ _MEMORY = "/dev/shm"
 _TALLY = pytest.StashKey[Tally]()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def theatre(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Theatre]:
-    """The processes that stand for the whole session, and what each scene passes undisturbed."""
+    """The processes that stand for all tests here, and what each scene passes undisturbed. No test elsewhere is to meet them."""
     made = Theatre(tmp_path_factory.mktemp("crash"))
     try:
         made.traces()
