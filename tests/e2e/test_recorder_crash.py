@@ -308,6 +308,24 @@ def test_a_recorder_that_stands_still_with_the_end_written_down_hangs_nobody(tmp
         read_from_new_process(tmp_path / "run", remove=True)
 
 
+@pytest.mark.needs_facility("pidfd_exit_info")
+def test_an_end_that_is_written_down_is_kept_back_for_the_word_of_the_kernel(tmp_path: Path) -> None:
+    """Who waits while the leader is still to be reaped is told no less than who comes later."""
+    with (
+        stopped_at("PUBLISHED", tmp_path, "descendants", ["sh", "-c", JOB.format(tmp_path)]) as crash,
+        RecordedRun.open(tmp_path / "run") as run,
+    ):
+        steps = wait_steps(run._held, 10)
+        next(steps)
+        crash.go_on()
+        for watch in steps:
+            wait_for(watch)
+        info = run.exit_info()
+        assert (info.code, info.source.value) == (7, "pidfd")
+        os.waitid(os.P_PIDFD, crash.recorder, os.WEXITED | os.WNOWAIT)
+        run.remove()
+
+
 def test_descendants_are_not_gone_before_the_recorder_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A walk that finds nobody proves nothing of a tree that forks faster than that."""
     with (
