@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from spurproc import AlreadyGone, KillPlan, Pidfd, ProcessIdentity, SpawnPlan, SpurprocError
 from spurproc.client.launch import launch
@@ -87,6 +87,12 @@ class Steps:
         self.path = path
         self._jobs = itertools.count(1)
         self._open: list[Step] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end_all()
 
     def launch(self, argv: Sequence[str] | None, *, runtime_id: RuntimeId | None = None, start: bool = True, **more: Any) -> Step:
         """Launch `argv`; keyword arguments that a SpawnPlan has are its, all others the StepSpec's."""

@@ -25,9 +25,8 @@ def cgroup_home() -> None:
 @pytest.fixture
 def steps(tmp_path: Path) -> Iterator[Steps]:
     """A state folder for supervised steps; they and their host are gone when the test is over."""
-    made = Steps(tmp_path / "state")
-    yield made
-    made.end_all()
+    with Steps(tmp_path / "state") as made:
+        yield made
 
 
 @pytest.fixture

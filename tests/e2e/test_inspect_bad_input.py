@@ -58,22 +58,28 @@ def shelf(tmp_path: Path) -> Path:
     return tmp_path
 
 
+_NO_FOLDERS = [
+    ("missing", "No such file or directory"),
+    ("file", "Not a directory"),
+    ("fifo", "Not a directory"),
+    ("socket", "Not a directory"),
+    ("fifo/below", "Not a directory"),
+    ("link", "symbolic link"),
+    ("open", "its mode is 0777"),
+    ("n" * 300, "File name too long"),
+]
+"""What is no private folder, whatever a command looks for in it."""
+
+
 @pytest.mark.parametrize("command", OF_TARGET)
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("missing", "No such file or directory"),
-        ("file", "Not a directory"),
-        ("fifo", "Not a directory"),
-        ("socket", "Not a directory"),
-        ("fifo/below", "Not a directory"),
+        *_NO_FOLDERS,
         ("empty", "no run was launched here"),
-        ("link", "symbolic link"),
-        ("open", "its mode is 0777"),
         ("garbage", "not JSON"),
         ("piped", "run.json"),
         ("newer", "its version is 99"),
-        ("n" * 300, "File name too long"),
     ],
 )
 def test_a_folder_that_is_no_run_is_named(
@@ -88,16 +94,9 @@ def test_a_folder_that_is_no_run_is_named(
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("missing", "No such file or directory"),
-        ("file", "Not a directory"),
-        ("fifo", "Not a directory"),
-        ("socket", "Not a directory"),
-        ("fifo/below", "Not a directory"),
+        *_NO_FOLDERS,
         ("empty", "runtime"),
-        ("link", "symbolic link"),
-        ("open", "its mode is 0777"),
         ("garbage", "runtime"),
-        ("n" * 300, "File name too long"),
     ],
 )
 def test_a_folder_that_holds_no_steps_is_named(

@@ -17,9 +17,8 @@ GROWTH_KIB = 128
 @pytest.fixture
 def steps(tmp_path: Path) -> Iterator[Steps]:
     """They and their host are gone when the test is over."""
-    made = Steps(tmp_path / "state")
-    yield made
-    made.end_all()
+    with Steps(tmp_path / "state") as made:
+        yield made
 
 
 def test_two_thousand_in_a_row_leave_no_growth(steps: Steps, tmp_path: Path) -> None:

@@ -25,16 +25,8 @@ _MIB = 1 << 20
 def steps(tmp_path: Path, cgroup_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Steps]:
     """Where an administrator hands memory and pids down; they and their host are gone when the test is over."""
     monkeypatch.setenv(ROOT_VARIABLE, str(hand_down(cgroup_root, "memory", "pids")))
-    made = Steps(tmp_path / "state")
-    yield made
-    made.end_all()
-
-
-@pytest.fixture
-def home() -> Iterator[Path]:
-    """A folder of a user with a manager of its own."""
-    with units.users_folder() as folder:
-        yield folder
+    with Steps(tmp_path / "state") as made:
+        yield made
 
 
 def test_a_step_that_needs_too_much_memory_is_killed_and_says_for_want_of_what(

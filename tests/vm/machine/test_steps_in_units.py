@@ -45,16 +45,8 @@ print(json.dumps(told))
 @pytest.fixture
 def steps(tmp_path: Path) -> Iterator[Steps]:
     """They and their host are gone when the test is over."""
-    made = Steps(tmp_path / "state")
-    yield made
-    made.end_all()
-
-
-@pytest.fixture
-def home() -> Iterator[Path]:
-    """A folder of a user with a manager of its own."""
-    with units.users_folder() as folder:
-        yield folder
+    with Steps(tmp_path / "state") as made:
+        yield made
 
 
 def test_steps_live_on_when_their_launchers_unit_is_stopped(steps: Steps, tmp_path: Path) -> None:
