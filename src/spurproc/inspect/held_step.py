@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from spurproc.client.step import Step
 from spurproc.client.step_processes import held_tree
@@ -47,11 +47,4 @@ def hold_step(target: StepTarget) -> Iterator[HeldStep]:
         descriptor = folder.descriptor()
         over = folder.history().emptied is not None or folder.launch().boot_id != read_boot_id()
     with held_tree(None if over else descriptor) as tree:
-        yield HeldStep(step=step, descriptor=descriptor, tree=_whole(tree, descriptor))
-
-
-def _whole(tree: ProcessTree | None, descriptor: Descriptor | None) -> ProcessTree | None:
-    """Without a cgroup, with what its supervisor has taken in as well."""
-    if tree is None or descriptor is None or descriptor.cgroup is not None:
-        return tree
-    return replace(tree, subreaper=descriptor.supervisor)
+        yield HeldStep(step=step, descriptor=descriptor, tree=tree)
