@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import signal
 import socket
+import struct
+import termios
 import threading
+import time
 from pathlib import Path
 from typing import BinaryIO
 
@@ -12,6 +17,7 @@ from spurproc import EventKind, Hook, JournalEvent, Liveness, RuntimeId, Step, S
 from spurproc.proto.codec import decode, encode
 from spurproc.proto.journal_record import Terminating
 from spurproc.proto.messages import Request, StateChanged, Subscribe, Welcome
+from tests.inspect_program import await_sleep
 from tests.step_records import ENDED, write_step
 from tests.steps import KILL_AT_ONCE, WAIT_S, Gate, Steps
 
@@ -84,15 +90,25 @@ def test_one_who_stops_following_leaves_nothing(steps: Steps, tmp_path: Path) ->
 
 
 def _supervise(listener: socket.socket, journal: Path) -> None:
-    """As a supervisor that only tells its new state, once what it means is written down, and is asked nothing more."""
+    """As a supervisor that tells its new state to one who waits for it, with what it means written down just before."""
     end, _ = listener.accept()
     with end, end.makefile("rb") as asked:
         _await(asked, Subscribe)
         end.sendall(encode(Welcome(state=StepState.RUNNING)) + b"\n")
+        _await_taken(end)
+        await_sleep(os.getpid(), "poll")
         with journal.open("ab") as file:
             file.write(encode(Terminating(at=2.5, why="in a moment")) + b"\n")
         end.sendall(encode(StateChanged(state=StepState.STOPPING)) + b"\n")
         assert asked.read() == b""
+
+
+def _await_taken(end: socket.socket) -> None:
+    """Blocks until the peer has read all that was sent to it. unix(7), SIOCOUTQ"""
+    deadline = time.monotonic() + WAIT_S
+    while struct.unpack("i", fcntl.ioctl(end, termios.TIOCOUTQ, bytes(4)))[0]:
+        assert time.monotonic() < deadline
+        os.sched_yield()
 
 
 def _await(asked: BinaryIO, kind: type) -> None:
