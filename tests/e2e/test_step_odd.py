@@ -22,6 +22,7 @@ from spurproc.proto.messages import Ended, Status, StatusReply, Subscribe
 from spurproc.proto.runtime_id import EXTERN_STEP, RuntimeId
 from spurproc.proto.step_state import StepState
 from tests.fifo import Gate, Told
+from tests.inspect_program import await_sleep
 from tests.relatives import NOBODY
 from tests.step_peer import StepPeer, until, wait_taken_over
 from tests.steps import KILL_AT_ONCE, WAIT_S, Steps
@@ -299,7 +300,10 @@ def test_a_supervisor_has_nothing_of_another_step(steps: Steps, told: Callable[[
     assert say.line() == "up"
     step = steps.launch(["sh", "-c", script])
     assert say.line() == "up"
-    with StepPeer(step).greet():  # by now it has seen that its launcher has hung up
+    leader = steps.descriptor(step).leader
+    assert leader is not None
+    await_sleep(leader.pid, "nanosleep")  # it is its program by now, and has loaded what that takes
+    with StepPeer(ready).greet(), StepPeer(before).greet(), StepPeer(step).greet():  # each has seen its launcher hang up by now
         only_what_is_named(steps, step, others=(ready, before))
 
 
