@@ -31,7 +31,7 @@ def test_both_streams_are_read(steps: Steps, tmp_path: Path) -> None:
 def test_who_follows_reads_on_until_the_step_is_over(steps: Steps, tmp_path: Path) -> None:
     """What a grandchild writes after the leader's end belongs to it."""
     gate, last = Gate(tmp_path / "gate"), Gate(tmp_path / "last")
-    script = f"echo one; read x <{gate.path}; echo two; (trap '' TERM; read x <{last.path}; echo three) & exit 0"
+    script = f"trap '' TERM; echo one; read x <{gate.path}; echo two; (read x <{last.path}; echo three) & exit 0"
     step = steps.launch(["sh", "-c", script], stdout=tmp_path / "out", kill_plan=steps.patient)
     pieces = step.logs(follow=True)
     assert next(pieces) == b"one\n"
