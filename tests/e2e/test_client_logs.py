@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from spurproc import AlreadyGone, Busy, InvalidArgument, NotPermitted, Step
+from spurproc.client import output
+from spurproc.client.job_file import JobFile
 from tests.steps import WAIT_S, Gate, Steps
 
 _NOBODY = 65534
@@ -49,6 +51,24 @@ def test_who_follows_before_the_start_waits_for_the_file(steps: Steps, tmp_path:
     pieces = step.logs(follow=True)
     step.start()
     assert b"".join(pieces) == b"hello\n"
+
+
+def test_who_has_just_looked_for_the_file_when_the_job_starts_finds_it(
+    steps: Steps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was not there yet when it was looked for, and the step is on record as launched right after that."""
+    step = steps.launch(["echo", "hello"], stdout=tmp_path / "out", start=False)
+
+    def look_just_before_the_start(path: bytes, owners: set[int]) -> JobFile:
+        try:
+            return JobFile(path, owners)
+        except AlreadyGone:
+            step.start()
+            step.wait(WAIT_S)
+            raise
+
+    monkeypatch.setattr(output, "JobFile", look_just_before_the_start)
+    assert b"".join(step.logs(follow=True)) == b"hello\n"
 
 
 def test_a_file_that_grows_without_end_is_read_up_to_now(steps: Steps, tmp_path: Path) -> None:

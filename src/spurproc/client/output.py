@@ -85,12 +85,14 @@ class _Reading:
 
     def _opened(self) -> JobFile | None:
         """None while it is not there, and need not be. The job's start makes it."""
-        try:
+        with suppress(AlreadyGone):
             return JobFile(self._path, self._owners)
+        with self._place.opened() as opened:
+            if opened.history().launched is None:
+                return None
+        try:
+            return JobFile(self._path, self._owners)  # it may have been made between the two looks
         except AlreadyGone:
-            with self._place.opened() as opened:
-                if opened.history().launched is None:
-                    return None
             raise self._gone("the job has removed it") from None
 
     def _read(self, file: JobFile) -> Iterator[bytes]:
