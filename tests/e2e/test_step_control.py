@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from spurproc import KillPlan
 from spurproc.client.connection import StepConnection
 from spurproc.client.step import Step
+from spurproc.core.durable.private_folder import PrivateFolder
 from spurproc.proto.codec import encode
 from spurproc.proto.launch_record import Hook
 from spurproc.proto.messages import (
@@ -34,7 +37,10 @@ from spurproc.proto.messages import (
     Welcome,
 )
 from spurproc.proto.runtime_id import RuntimeId
+from spurproc.proto.step_folder import StepFolder
 from spurproc.proto.step_state import StepState
+from spurproc.stepd.control import Connection, ControlSocket
+from spurproc.stepd.loop import Loop
 from spurproc.stepd.table import REQUESTS, TABLE, StepEvent
 from tests.fifo import Gate, Told
 from tests.step_peer import StepPeer, capability_of
@@ -200,6 +206,26 @@ def test_a_peer_of_the_version_before_or_after_is_let_in(steps: Steps) -> None:
     with StepPeer(step) as peer:
         peer.say(Hello(runtime_id=step.runtime_id, capability=capability_of(step), v=2))
         assert isinstance(peer.hear(), Welcome)
+
+
+def test_a_hello_that_has_come_is_waited_for_no_longer(tmp_path: Path) -> None:
+    """Whoever has nothing to do is not woken for it: the loop has a time for it only until then."""
+    runtime_id, loop = RuntimeId(1, 1, 0), Loop()
+    hello = encode(Hello(runtime_id=runtime_id, capability="known")) + b"\n"
+
+    def let_in(_: Connection, __: Request) -> Reply:
+        loop.stop()
+        return Welcome(state=StepState.READY)
+
+    with PrivateFolder.create(tmp_path / "step") as folder, socket.socket(socket.AF_UNIX) as peer:
+        control = ControlSocket(loop, runtime_id, "known", let_in)
+        control.bind(StepFolder(folder, runtime_id))
+        peer.connect(str(tmp_path / "step" / "control.sock"))
+        peer.sendall(hello)
+        loop.run()
+        assert loop._wait_s() is None
+        control.close()
+        loop.close()
 
 
 def test_two_messages_in_one_packet_and_one_in_many(steps: Steps) -> None:

@@ -116,7 +116,7 @@ class ControlSocket:
             end.close()
             return
         connection = self.take(end)
-        self._loop.at(f"hello {connection.fileno()}", _HELLO_WITHIN_S, lambda: self._hello_overdue(connection))
+        self._loop.at(f"hello {connection.fileno()}", _HELLO_WITHIN_S, lambda: self._drop(connection))
 
     def _has_room(self) -> bool:
         """The one that has been silent for longest makes room, after a last look at whether it has spoken."""
@@ -128,10 +128,6 @@ class ControlSocket:
             if not connection.greeted:
                 self._drop(connection)
         return len(self._connections) < _CONNECTIONS_MOST
-
-    def _hello_overdue(self, connection: Connection) -> None:
-        if not connection.greeted:
-            self._drop(connection)
 
     def _watch(self, connection: Connection) -> None:
         events = select.EPOLLIN | (select.EPOLLOUT if connection.waits_to_send else 0)
@@ -174,6 +170,7 @@ class ControlSocket:
             self._refuse(connection, f"its version is {hello.v}, and this is {PROTOCOL_VERSION}")
         else:
             connection.greeted = True
+            self._loop.cancel(f"hello {connection.fileno()}")
             reply = self._answer(connection, hello)
             if reply is not None:
                 self._send(connection, reply)
