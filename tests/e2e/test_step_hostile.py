@@ -160,7 +160,8 @@ def test_one_byte_a_second_keeps_nobody_waiting(running: Step) -> None:
         rest = STATUS
         while not poll.poll(1000):
             assert rest, "it was never hung up on"
-            slow.say(b"{")
+            with suppress(BrokenPipeError):  # it may be hung up on between the look and the byte: the next look sees that
+                slow.say(b"{")
             patient.say(rest[:1])
             rest = rest[1:]
             ask(running)
