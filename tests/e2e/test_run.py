@@ -25,6 +25,7 @@ from spurproc.errors import InvalidArgument, ProcessFailed, RunTimeout, RunUnpro
 from tests.pace import at_this_pace
 
 CONTAINMENTS = [pytest.param(Containment.CGROUP, marks=pytest.mark.needs_cgroup_v2), Containment.DESCENDANTS]
+_PF_EXITING = 4
 QUICK = KillPlan(steps=((signal.SIGTERM, 0.2), (signal.SIGKILL, None)))
 
 
@@ -35,10 +36,14 @@ def containment(request: pytest.FixtureRequest) -> Containment:
 
 
 def is_dead(pidfile: Path) -> bool:
-    """Whether the process that wrote its number there is gone; one that is a zombie yet is dead."""
+    """Whether the process that wrote its number there is gone, or on its way out, which nothing holds up any more.
+
+    What is left of it is somebody else's to reap, and may be reaped while it is read. proc_pid_stat(5), flags: PF_EXITING
+    """
+    pid = int(pidfile.read_text())
     try:
-        return Path(f"/proc/{pidfile.read_text().strip()}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
+        return bool(int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[6]) & _PF_EXITING)
+    except (FileNotFoundError, ProcessLookupError):
         return True
 
 
