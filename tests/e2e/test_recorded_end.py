@@ -100,7 +100,8 @@ def test_a_job_that_cuts_its_notes_is_still_seen_and_ended(tmp_path: Path) -> No
     """It killed its recorder and wiped `started`: not GONE while its cgroup has a member, and reached by that."""
     reader, writer = os.pipe()
     os.mkfifo(tmp_path / "go")
-    script = f"read go < {tmp_path}/go; kill -9 $PPID; head -c 2048 /dev/zero > {tmp_path}/run/started; echo up; sleep 1000"
+    wipe = f"kill -9 $PPID; head -c 2048 /dev/zero > {tmp_path}/run/started"
+    script = f"read go < {tmp_path}/go; {wipe}; sleep 1000 & echo up; wait"
     plan = SpawnPlan(argv=["sh", "-c", script], stdout=writer)
     with launch_recorded(plan, tmp_path / "run", containment=Containment.CGROUP) as launched:
         assert launched.recorder is not None
