@@ -53,7 +53,8 @@ def end_faults(run: Run, marks: Counter[str], killed: set[str], answer: dict[str
         case "not-started":
             right = marks["exec"] == 0 and _reason_holds(run, answer.get("reason") or "", killed, failed=failed)
         case _:
-            right = killed >= _BOTH and _reason_holds(run, answer.get("reason") or "", killed, failed=failed)
+            may_be = killed >= _BOTH or (failed and SUPERVISOR in killed)
+            right = may_be and _reason_holds(run, answer.get("reason") or "", killed, failed=failed)
     return [] if right else [said]
 
 
@@ -70,6 +71,8 @@ def _reason_holds(run: Run, reason: str, killed: set[str], *, failed: bool) -> b
         r"^its supervisor ended before it had a leader at its gate": SUPERVISOR in killed or failed,
         r"^its supervisor ended before it opened the gate": SUPERVISOR in killed,
         r"^its supervisor and host ended before it was known whether": killed >= _BOTH and "launched" not in events,
+        # The host lives, but had no room for what says so.
+        r"^its supervisor ended before it was known whether": failed and SUPERVISOR in killed and "launched" not in events,
         r"^its supervisor and host ended before the leader did": killed >= _BOTH and "launched" in events,
         r"^nobody sent start within": "start_deadline_s" in run.scene.spec,
         r"^its prolog did not succeed": run.scene.prolog is not None,

@@ -26,11 +26,18 @@ class NotYours(enum.Enum):
 
 
 def conclusion(
-    launch: LaunchRecord, descriptor: Descriptor | None, history: History, boot_id: str, leader: Pidfd | None
+    launch: LaunchRecord,
+    descriptor: Descriptor | None,
+    history: History,
+    boot_id: str,
+    leader: Pidfd | None,
+    *,
+    by_host: bool = False,
 ) -> ExitInfo | NotYours:
     """How the step ended, as far as anybody will ever know. For the holder of the lock alone: some of it rests on what is absent.
 
-    `leader`: held since before its end, where it is. Where the end is recorded already that is the answer.
+    `leader`: held since before its end, where it is. `by_host`: the host that forked its supervisor asks, which is its witness.
+    Where the end is recorded already that is the answer.
     """
     if history.end is not None:
         return history.end
@@ -38,22 +45,23 @@ def conclusion(
         return ExitInfo.unknown("the machine was restarted before the end was recorded")
     if descriptor is None or descriptor.leader is None:
         return never_started("nobody supervises it, and no leader of it was at its gate")
-    if descriptor.host.liveness() is not Liveness.GONE:
+    if not by_host and descriptor.host.liveness() is not Liveness.GONE:
         return NotYours.HOST_LIVES
-    return _end_of_leader(descriptor.leader, history, leader)
+    who = "its supervisor" if by_host else "its supervisor and host"
+    return _end_of_leader(descriptor.leader, history, leader, who)
 
 
-def _end_of_leader(identity: ProcessIdentity, history: History, leader: Pidfd | None) -> ExitInfo | NotYours:
+def _end_of_leader(identity: ProcessIdentity, history: History, leader: Pidfd | None, who: str) -> ExitInfo | NotYours:
     lives = identity.liveness() if leader is None else leader.liveness()
     if lives is not Liveness.GONE:
         return NotYours.LEADER_LIVES if lives is Liveness.ALIVE else NotYours.UNSEEN
     if history.gate_opening is None:
         return never_started("its supervisor ended before it opened the gate")
     if history.launched is None:
-        return ExitInfo.unknown("its supervisor and host ended before it was known whether the leader was exec'd")
+        return ExitInfo.unknown(f"{who} ended before it was known whether the leader was exec'd")
     seen = leader.exit_info() if leader is not None else _asked(identity)
     if seen.kind is ExitKind.UNKNOWN:
-        return ExitInfo.unknown(f"its supervisor and host ended before the leader did; {seen.reason}")
+        return ExitInfo.unknown(f"{who} ended before the leader did; {seen.reason}")
     return seen
 
 

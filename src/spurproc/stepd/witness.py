@@ -59,6 +59,8 @@ class Witness:
         self._on_lost = on_lost
         self._on_reaped = on_reaped
         self._supervisor: Forked | None = None
+        self._handed_over: ProcessIdentity | None = None
+        """The leader, also where there was no room for the descriptors that came with its name."""
         self._leader: Pidfd | None = None
         self._leader_channel: socket | None = None
         self._retry_s = _RETRY_FIRST_S
@@ -79,7 +81,7 @@ class Witness:
         """
         if self._supervisor is not None:
             return self._supervisor.pid == pid or _has_ended(self._supervisor.pid)
-        return self._leader is not None and self.forked_here and self._leader.pid == pid
+        return self._handed_over is not None and self._handed_over.pid == pid
 
     def watch_supervisor(self, forked: Forked) -> None:
         """From now on its death is noticed. Takes what `forked` holds."""
@@ -107,12 +109,25 @@ class Witness:
 
     def _receive_one(self, channel: socket) -> bytes:
         name, control, _, _ = channel.recvmsg(_NAME_BYTES, CMSG_SPACE(_TWO_FDS), MSG_CMSG_CLOEXEC)
+        fds = array("i")
         for level, kind, rights in control:
             if (level, kind) == (SOL_SOCKET, SCM_RIGHTS):
-                pidfd, leader_channel = array("i", rights[:_TWO_FDS])
-                self._leader = Pidfd.take_fd(pidfd, ProcessIdentity.from_text(name.decode("ascii")).pid)
-                self._leader_channel = socket(AF_UNIX, SOCK_STREAM, 0, leader_channel)
+                fds.frombytes(rights[: len(rights) - len(rights) % fds.itemsize])
+        if name:
+            self._take_leader(ProcessIdentity.from_text(name.decode("ascii")), *fds)
         return name
+
+    def _take_leader(self, identity: ProcessIdentity, pidfd: int = -1, channel: int = -1) -> None:
+        """Descriptors that there is no room for are lost on their way: both, or the second one."""
+        self._handed_over = identity
+        try:
+            if channel >= 0:
+                self._leader = Pidfd.take_fd(pidfd, identity.pid)
+                self._leader_channel = socket(AF_UNIX, SOCK_STREAM, 0, channel)
+        except SpurprocError:
+            os.close(channel)
+        if self._leader is None and pidfd >= 0:
+            os.close(pidfd)
 
     def _supervisor_ended(self, supervisor: Forked) -> None:
         """Its channel was read to the end before any orphan is reaped: the next one may be its leader."""
@@ -125,12 +140,24 @@ class Witness:
 
     def await_leader(self) -> None:
         """Conclude once the leader has ended; at once where there is none."""
-        if self._leader is not None and self._leader.liveness() is not Liveness.GONE:
+        if self._handed_over is not None and self._leader is None and not self._hold_child(self._handed_over):
+            self.try_again()
+        elif self._leader is not None and self._leader.liveness() is not Liveness.GONE:
             # Of one that is not our child the kernel keeps a record from its reap on; without a record its zombie has to do.
             grace_s = 0 if self.forked_here or not Facilities.current().pidfd_exit_info else REAP_GRACE_S
             self._loop.watch_end(self._leader, self._leader_ended, reap_grace_s=grace_s)
         else:
             self.conclude()
+
+    def _hold_child(self, identity: ProcessIdentity) -> bool:
+        """By its name, which is its own until it is reaped here. False: there is no room for that yet."""
+        try:
+            self._leader = identity.open()
+        except AlreadyGone:  # its supervisor has reaped it, once its end was recorded
+            self._handed_over = None
+        except SpurprocError:
+            return False
+        return True
 
     def _leader_ended(self) -> None:
         self.conclude()
@@ -173,7 +200,7 @@ class Witness:
 
     def try_again(self) -> None:
         """Conclude once more, in a while."""
-        self._loop.at(f"conclude {self.step.runtime_id}", self._retry_s, self.conclude)
+        self._loop.at(f"conclude {self.step.runtime_id}", self._retry_s, self.await_leader)
         self._retry_s = min(2 * self._retry_s, _RETRY_LAST_S)
 
     def _conclude_locked(self) -> bool | None:
@@ -194,15 +221,16 @@ class Witness:
             records.close()
 
     def _end(self, launch: LaunchRecord, records: StepRecords) -> ExitInfo | None:
-        if self.forked_here:
-            if self._leader is None or self._leader_channel is None:
-                return never_started("its supervisor ended before it had a leader at its gate")
+        if self.forked_here and self._leader is None:
+            return never_started("its supervisor ended before it had a leader at its gate")
+        end: ExitInfo | NotYours | None
+        if self._leader is not None and self._leader_channel is not None:
             end = _with_reason(end_of_leader(self._leader, read_progress(self._leader_channel)))
         else:
-            found = conclusion(launch, self.step.descriptor(), records.history, read_boot_id(), self._leader)
-            if isinstance(found, NotYours):
-                return None
-            end = found
+            descriptor, boot_id = self.step.descriptor(), read_boot_id()
+            end = conclusion(launch, descriptor, records.history, boot_id, self._leader, by_host=self.forked_here)
+        if isinstance(end, NotYours):
+            return None
         return self._trimmed(launch, end)
 
     def _trimmed(self, launch: LaunchRecord, end: ExitInfo | None) -> ExitInfo | None:
