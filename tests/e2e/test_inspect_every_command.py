@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from spurproc.client.step import Step
 from spurproc.inspect.main import COMMANDS
-from tests.inspect_program import COLUMNS, Said, inspect, inspect_here, inspect_on_terminal, plain, words
+from tests.inspect_program import COLUMNS, Said, await_sleep, inspect, inspect_here, inspect_on_terminal, plain, words
 from tests.steps import Steps, folder_of
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "inspect.md"
@@ -38,8 +39,18 @@ def arguments(steps: Steps, tmp_path: Path) -> dict[str, list[str]]:
     """For each command, of a step that runs, whose names are wider than a terminal."""
     (tmp_path / "out").write_text(WIDE + "\n")
     step = steps.launch(["sh", "-c", "sleep 1000; :", WIDE], stdout=tmp_path / "out")
+    _await_whole_tree(steps, step)
     values = {"folder": folder_of(step), "state": steps.path, "step": step.runtime_id}
     return {name: [name, *(argument.format(**values) for argument in given)] for name, given in ARGUMENTS.items()}
+
+
+def _await_whole_tree(steps: Steps, step: Step) -> None:
+    """Until the leader has forked all that it will, and nobody does anything: else two looks may differ."""
+    leader = steps.descriptor(step).leader
+    assert leader is not None
+    await_sleep(leader.pid, "do_wait")
+    (child,) = Path(f"/proc/{leader.pid}/task/{leader.pid}/children").read_text().split()
+    await_sleep(int(child), "nanosleep")
 
 
 @EVERY
