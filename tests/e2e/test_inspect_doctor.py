@@ -187,6 +187,7 @@ if os.fork() == 0:
     os._exit(0)
 os.wait()
 os.close(say)
+os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)  # until the orphan has ended
 done = subprocess.run([sys.argv[1], "doctor", "--json"], stdout=subprocess.PIPE)
 sys.stdout.write(done.stdout.decode())
 """
