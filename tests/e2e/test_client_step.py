@@ -188,17 +188,19 @@ def test_it_is_acknowledged_under_its_lock_when_no_supervisor_answers(steps: Ste
     assert steps.events(step).count("acknowledged") == 1
 
 
-def test_a_step_is_a_value(steps: Steps) -> None:
+def test_a_step_is_a_value(steps: Steps, tmp_path: Path) -> None:
     """It holds no descriptor, and two of the same launch are equal."""
-    step = steps.launch(["true"], start=False)
+    gate = Gate(tmp_path / "gate")
+    step = steps.launch(gate.script(), start=False)
     same = Step.open(steps.path, step.runtime_id)
     assert (same == step, len({same, step}), same.state_dir) == (True, 1, str(steps.path))
     assert str(step.runtime_id) in repr(step)
     assert pickle.loads(pickle.dumps(step)) == step
     step.start()
-    assert same.wait(WAIT_S).code == 0
     with pytest.raises(Busy, match=rf"cannot start step {step.runtime_id}"):
-        step.start()
+        same.start()
+    gate.open()
+    assert same.wait(WAIT_S).code == 0
 
 
 def test_a_step_that_was_never_launched_is_named(steps: Steps) -> None:
