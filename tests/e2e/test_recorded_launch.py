@@ -11,8 +11,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,14 +22,20 @@ from spurproc.core.durable.lock import FolderLock
 from spurproc.core.durable.private_folder import PrivateFolder
 from spurproc.core.exit_info import ExitKind
 from spurproc.core.observation import Liveness
+from spurproc.core.recorded import launch
 from spurproc.core.recorded.launch import launch_recorded
 from spurproc.core.recorded.run import RecordedRun
 from spurproc.core.spawn.plan import SpawnPlan
-from spurproc.core.tree.members import Containment
-from spurproc.core.tree.termination import KillPlan
+from spurproc.core.tree.members import Containment, ProcessTree
+from spurproc.core.tree.termination import KillPlan, TerminationReport, terminate_tree
 from spurproc.errors import AlreadyGone, InvalidArgument, NotPermitted, RecordInvalid, SpawnError, SpurprocError, WaitTimeout
 from tests.pace import ahead, at_this_pace
+from tests.rungs import without
+from tests.spawning import in_child
+from tests.syscall_watch import held_at
 
+_BEFORE_IT_JOINS = 3
+"""As often its recorder asks for a pidfd of its own: before it joins a cgroup and after, and to name itself."""
 CONTAINMENTS = [pytest.param("cgroup", marks=pytest.mark.needs_cgroup_v2), "descendants"]
 KILL = KillPlan(steps=((signal.SIGKILL, None),))
 
@@ -184,6 +192,7 @@ def test_three_fsyncs_before_a_start(tmp_path: Path, monkeypatch: pytest.MonkeyP
 # argv: folder. Waits for a byte, so that two of them begin together; says how it went.
 _RIVAL = """
 import sys
+from spurproc.core.recorded import launch
 from spurproc.core.recorded.launch import launch_recorded
 from spurproc.core.spawn.plan import SpawnPlan
 from spurproc.core.tree.members import Containment
@@ -291,3 +300,46 @@ def test_an_interrupt_while_the_folder_is_claimed_leaves_nothing(tmp_path: Path,
     with pytest.raises(KeyboardInterrupt):
         launch_recorded(SpawnPlan(argv=["true"]), tmp_path / "run")
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.needs_cgroup_v2
+@pytest.mark.needs_facility("pidfd_info")
+def test_a_leader_that_joins_its_cgroup_after_all_in_it_were_killed_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is not born there joins by its own hand, and may be slow: its launch was given up, and its recorder has ended.
+
+    Held before it joins, and let go between the last look and the removal. It would then wait for a reader for ever.
+    """
+    os.mkfifo(tmp_path / "fifo")
+    stands, given_up = threading.Event(), threading.Event()
+    kills: list[ProcessTree] = []
+
+    def stand(_: int) -> None:
+        stands.set()
+        assert given_up.wait(20)
+
+    def interrupted(*_: object) -> None:
+        assert stands.wait(20)
+        raise KeyboardInterrupt
+
+    def kill(tree: ProcessTree, *arguments: Any, **more: Any) -> TerminationReport:
+        report = terminate_tree(tree, *arguments, **more)
+        kills.append(tree)
+        if len(kills) == 2:  # the recorder has ended
+            given_up.set()
+            assert tree.cgroup is not None
+            while tree.cgroup.liveness() is not Liveness.ALIVE:
+                os.sched_yield()
+        return report
+
+    def body() -> None:
+        monkeypatch.setattr(launch._Launch, "confirm", interrupted)
+        monkeypatch.setattr(launch, "terminate_tree", kill)
+        plan = SpawnPlan(argv=["true"], stdout=tmp_path / "fifo")
+        slow = held_at("pidfd_open", stand, passed=_BEFORE_IT_JOINS)
+        with without("clone_into_cgroup"), slow, pytest.raises(KeyboardInterrupt):
+            launch_recorded(plan, tmp_path / "run", containment=Containment.CGROUP)
+        assert os.listdir(tmp_path) == ["fifo"]
+
+    in_child(body)

@@ -35,7 +35,7 @@ from spurproc.core.spawn.stage import SpawnStage
 from spurproc.core.tree.leader import Leader
 from spurproc.core.tree.members import Containment, ProcessTree
 from spurproc.core.tree.termination import KILL_ALL, terminate_tree
-from spurproc.errors import AlreadyGone, InvalidArgument, SpurprocError, SystemCallError, Unsupported
+from spurproc.errors import AlreadyGone, Busy, InvalidArgument, SpurprocError, SystemCallError, Unsupported
 
 __all__ = ["launch_recorded"]
 
@@ -45,6 +45,7 @@ CONTAINMENT_CODES = {
 }
 _CONFIRM_TIMEOUT_S = 10.0
 _GONE_TIMEOUT_S = 5.0
+_JOINED_S = 0.02  # how long an empty cgroup may look busy before somebody is looked for in it
 
 
 def launch_recorded(
@@ -226,10 +227,28 @@ class _Launch:
                 with suppress(SpurprocError):
                     recorder.send_signal(signal.SIGKILL)
         wait_end(recorder, _GONE_TIMEOUT_S)
-        self._kill_tree()  # a leader at its gate ends when its recorder does: here it is waited for
-        for part in (channel, recorder, self._leader):
-            if part is not None:
-                part.close()
+        try:
+            self._end_tree()
+        finally:
+            for part in (channel, recorder, self._leader):
+                if part is not None:
+                    part.close()
+
+    def _end_tree(self) -> None:
+        """With the recorder gone. A leader at its gate ends when its recorder does: here it is waited for.
+
+        One that is not born in its cgroup joins it by its own hand, and may come so far only now: to stand before its gate, if
+        some stage blocks. One that finds no cgroup any more ends.
+        """
+        deadline = deadline_after(_GONE_TIMEOUT_S)
+        self._kill_tree()
+        while self._cgroup is not None and not has_passed(deadline):
+            try:
+                self._cgroup.remove(_JOINED_S)
+            except Busy:
+                self._kill_tree()
+            else:
+                return
 
     def _kill_tree(self) -> None:
         named = self._files.started().leader
