@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import gc
 import os
 import signal
 import socket
@@ -122,11 +123,15 @@ def put(folder: Path, content: bytes, mode: int = 0o600) -> None:
 
 def refusal(folder: int | Path, owner: int = UID) -> str:
     """The word with which the reader refuses; it takes less than 10 ms of its own, and waits for nobody."""
-    begin, worked = time.monotonic(), time.thread_time()
-    with pytest.raises(SentinelRefused) as caught:
-        read_sentinel(folder, NONCE, owner)
-    assert time.thread_time() - worked < at_this_pace(0.010)
-    assert time.monotonic() - begin < at_this_pace(1)  # on a busy machine it may have to wait for a processor
+    gc.disable()  # a collection takes longer, of all that a run of all suites has gathered, and may fall due just here
+    try:
+        begin, worked = time.monotonic(), time.thread_time()
+        with pytest.raises(SentinelRefused) as caught:
+            read_sentinel(folder, NONCE, owner)
+        assert time.thread_time() - worked < at_this_pace(0.010)
+        assert time.monotonic() - begin < at_this_pace(10)  # on a busy machine it may have to wait for a processor
+    finally:
+        gc.enable()
     return caught.value.reason
 
 
@@ -265,7 +270,7 @@ def test_a_lease_on_the_sentinel_does_not_block(folder: int, tmp_path: Path) -> 
     fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_WRLCK)
     begin = time.monotonic()
     assert read_sentinel(folder, NONCE, UID) is Pending.PARTIAL
-    assert time.monotonic() - begin < at_this_pace(1)  # it would wait for 45 s: lease-break-time, proc_sys_fs(5)
+    assert time.monotonic() - begin < at_this_pace(10)  # it would wait for 45 s: lease-break-time, proc_sys_fs(5)
     os.close(held)
     signal.signal(signal.SIGIO, before)
 
