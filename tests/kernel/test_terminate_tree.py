@@ -26,7 +26,7 @@ from tests.pace import at_this_pace
 from tests.payload import Payload, build
 from tests.relatives import NOBODY, Blocked, in_fork
 from tests.rungs import without
-from tests.trees import inside, listed, move, tree_of
+from tests.trees import await_state, inside, listed, move, tree_of
 
 Start = Callable[..., Payload]
 needs_cgroup = pytest.mark.needs_cgroup_v2
@@ -123,6 +123,8 @@ def test_process_whose_main_thread_exited_ends(cgroup: Cgroup, cgroup_root: Path
 def test_survivors_are_named(cgroup: Cgroup, cgroup_root: Path, payload: Start) -> None:
     leader = payload("deaf", cgroup=cgroup_root)
     leader.wait_ready(2)
+    for pid in listed(cgroup_root):
+        await_state(pid, "S")  # it was ready a moment before it held
     report = terminate_tree(tree_of(leader, cgroup=cgroup), TERM_ONLY)
     assert (report.empty, report.proof) == (False, Proof.NOT_EMPTY)
     assert {survivor.pid for survivor in report.survivors} == listed(cgroup_root)
@@ -154,7 +156,7 @@ def test_empty_proves_nothing_before_the_join(cgroup: Cgroup, payload: Start) ->
     """The leader is there, its cgroup is empty: it is ended by its group, and the cgroup is no proof."""
     leader = payload("session")
     leader.wait_ready(3)
-    report = terminate_tree(tree_of(leader, cgroup=cgroup, joined=False), TERM_KILL)
+    report = terminate_tree(tree_of(leader, cgroup=cgroup, joined=False), LONG_GRACE)
     assert (report.empty, report.proof) == (False, Proof.NONE_FOUND)
     assert leader.reap() == -15
 
@@ -163,7 +165,7 @@ def test_process_group_is_ended_and_never_proven(payload: Start) -> None:
     """A grandchild that called setsid lives on unseen, and the report does not deny it."""
     leader = payload("double_fork_setsid")
     leader.wait_ready(2)
-    report = terminate_tree(tree_of(leader), TERM_KILL)
+    report = terminate_tree(tree_of(leader), LONG_GRACE)
     assert leader.reap() == -15
     assert (report.containment, report.proof, report.empty) == (Containment.PROCESS_GROUP, Proof.NONE_FOUND, False)
 
@@ -173,7 +175,7 @@ def test_deaf_process_group_is_killed_after_its_leader_was_reaped(payload: Start
     leader.wait_ready(3)
     with Pidfd.open(leader.pid) as pidfd:
         leader.wait_exit()
-        report = terminate_tree(tree_of(leader, pidfd=pidfd), TERM_KILL)
+        report = terminate_tree(tree_of(leader, pidfd=pidfd), LONG_GRACE)
     assert report.proof is Proof.NONE_FOUND
     assert sum(step.signalled for step in report.steps) == 2
 
@@ -260,7 +262,7 @@ def test_leader_alone_outside_is_ended_before_anything_is_proven(cgroup_root: Pa
     leader.wait_ready()
     move(leader.pid, foreign)
     with Cgroup.open(mine) as own:
-        report = terminate_tree(tree_of(leader, cgroup=own), TERM_KILL)
+        report = terminate_tree(tree_of(leader, cgroup=own), LONG_GRACE)
     assert (report.proof, [step.signalled for step in report.steps]) == (Proof.CGROUP_EMPTY, [1])
     assert leader.reap() == -15
 
@@ -272,7 +274,7 @@ def test_caller_that_is_the_subreaper_ends_its_own_descendants(payload: Start) -
         ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
         with Payload(build("double_fork_setsid")) as leader:
             leader.wait_ready(2)
-            report = terminate_tree(ProcessTree(subreaper=ProcessIdentity.of(os.getpid())), TERM_KILL)
+            report = terminate_tree(ProcessTree(subreaper=ProcessIdentity.of(os.getpid())), LONG_GRACE)
             left = [os.waitstatus_to_exitcode(os.waitpid(-1, 0)[1]) for _ in range(2)]
             leader._process.returncode = -15
         return [report.proof.name, report.steps[0].signalled, left]
