@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from spurproc.core.exit_info import ExitInfo
-from spurproc.core.spawn.spawn import Spawned, SpawnPlan, spawn
+from spurproc.core.spawn.spawn import Spawned, SpawnPlan, SpawnStage, spawn
+from spurproc.core.spawn.starting import Starting, read_progress
 from tests.pace import readable
 
 PYTHON = sys.executable
@@ -42,6 +43,14 @@ def wait_end(spawned: Spawned) -> ExitInfo:
     info = spawned.pidfd.wait(_TIMEOUT_S)
     spawned.pidfd.close()
     return info
+
+
+def await_stage(starting: Starting, stage: SpawnStage) -> None:
+    """Until it has said that it is about to take that step: it blocks there, and nowhere before."""
+    assert starting.channel is not None
+    while (progress := read_progress(starting.channel)).stage is not stage:
+        assert not progress.ended, progress
+        os.sched_yield()
 
 
 def output_of(argv: list[str | bytes | Path], **fields: Any) -> tuple[bytes, ExitInfo]:

@@ -9,8 +9,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,6 +26,7 @@ from spurproc.core.tree.members import ProcessTree
 from spurproc.core.tree.signalling import signal_tree
 from spurproc.errors import SpawnError, SystemCallError, Unsupported, WaitTimeout
 from tests.descriptors import descriptors_left
+from tests.interruption import interrupted
 from tests.payload import Payload
 from tests.relatives import NOBODY, Blocked, Foster, in_fork
 from tests.rungs import environment, without
@@ -102,24 +102,13 @@ def test_without_pidfd_send_signal(tmp_path: Path) -> None:
             no_child_is_left()
         with pytest.raises(SpawnError, match=r"no answer within 0.1 s; it lives on, for pidfd_send_signal\(2\) is refused"):
             spawn(SpawnPlan(argv=["/bin/true"], stdout=tmp_path / "fifo"), timeout_s=0.1)
-        with pytest.raises(KeyboardInterrupt) as caught, _rings_in(0.1):
+        with interrupted(), pytest.raises(KeyboardInterrupt) as caught:
             spawn(SpawnPlan(argv=["/bin/true"], stdout=tmp_path / "fifo"))
     assert "lives on" in caught.value.__notes__[0]
-    (tmp_path / "fifo").read_bytes()
+    reader = os.open(tmp_path / "fifo", os.O_RDWR)  # both go on, and end: who has opened it already, and who has yet to
     for _ in range(2):
         os.waitid(os.P_ALL, 0, os.WEXITED)
-
-
-@contextmanager
-def _rings_in(seconds: float) -> Iterator[None]:
-    """KeyboardInterrupt then."""
-    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    os.close(reader)
 
 
 @pytest.mark.needs_cgroup_v2

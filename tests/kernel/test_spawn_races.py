@@ -19,12 +19,11 @@ import pytest
 from spurproc.core.process.identity import reader
 from spurproc.core.spawn import spawn as spawn_module
 from spurproc.core.spawn.clone_call import CloneRequest, CloneResult, clone
-from spurproc.core.spawn.spawn import SpawnPlan, begin, spawn
-from spurproc.core.spawn.starting import read_progress
+from spurproc.core.spawn.spawn import SpawnPlan, SpawnStage, begin, spawn
 from spurproc.errors import SpawnError
 from tests.pace import at_this_pace
 from tests.pidfds import open_pidfd
-from tests.spawning import DETACH, ROUTES, in_child, no_child_is_left, status_fields, wait_end
+from tests.spawning import DETACH, ROUTES, await_stage, in_child, no_child_is_left, status_fields, wait_end
 from tests.syscall_watch import held_at, number
 
 _F_SEAL_EXEC = 0x20  # Linux 6.3
@@ -170,17 +169,13 @@ def test_target_user_cannot_reach_the_child_while_the_launcher_sleeps() -> None:
 @pytest.mark.needs_root
 @pytest.mark.needs_facility("pidfd_send_signal")
 @DETACH
-def test_target_user_that_stops_the_child_at_a_stage(tmp_path: Path, *, detach: bool) -> None:
+def test_target_user_that_stops_the_child_at_a_stage(open_folder: Path, *, detach: bool) -> None:
     """It may: the process is its own by then. The launcher goes on, meets its deadline, and leaves nothing."""
-    for folder in (tmp_path, *list(tmp_path.parents)[:-2]):
-        folder.chmod(0o777)
-    os.mkfifo(tmp_path / "fifo")
-    (tmp_path / "fifo").chmod(0o666)
-    plan = SpawnPlan(argv=["/bin/true"], user=_TARGET, groups=[], stdout=tmp_path / "fifo", detach=detach)
+    os.mkfifo(open_folder / "fifo")
+    (open_folder / "fifo").chmod(0o666)
+    plan = SpawnPlan(argv=["/bin/true"], user=_TARGET, groups=[], stdout=open_folder / "fifo", detach=detach)
     starting, spawned = begin(plan)
-    assert starting.channel is not None
-    while read_progress(starting.channel).stage.name != "STDOUT":
-        os.sched_yield()
+    await_stage(starting, SpawnStage.STDOUT)
 
     def stop_as_the_target() -> None:
         ctypes.CDLL(None).syscall(number("setresuid"), _TARGET, _TARGET, _TARGET)

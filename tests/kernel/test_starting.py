@@ -16,8 +16,9 @@ from spurproc.core.spawn.spawn import SpawnPlan, SpawnStage, begin, spawn
 from spurproc.core.spawn.starting import Progress, read_progress
 from spurproc.errors import SpawnError
 from tests import capabilities
+from tests.interruption import interrupted
 from tests.pace import readable
-from tests.spawning import DETACH, ROUTES, in_child, no_child_is_left, wait_end
+from tests.spawning import DETACH, ROUTES, await_stage, in_child, no_child_is_left, wait_end
 
 
 @pytest.mark.needs_facility("pidfd_send_signal")
@@ -26,6 +27,7 @@ def test_fifo_as_stdout_blocks_the_job_and_not_the_caller(tmp_path: Path, *, det
     """`begin` returns; `confirm` gives up at its deadline, names the stage and leaves nothing."""
     os.mkfifo(tmp_path / "fifo")
     begun, spawned = begin(SpawnPlan(argv=["/bin/echo", "hello"], stdout=tmp_path / "fifo", detach=detach))
+    await_stage(begun, SpawnStage.STDOUT)  # how soon it is there is the machine's affair
     with pytest.raises(SpawnError) as caught:
         begun.confirm(0.1)
     assert (caught.value.errno, caught.value.stage) == (errno.ETIMEDOUT, "STDOUT")
@@ -45,17 +47,8 @@ def test_deadline_holds_for_a_plain_plan_too() -> None:
 def test_interrupted_wait_leaves_nothing(tmp_path: Path) -> None:
     """KeyboardInterrupt while the job is on its way: it is killed and reaped."""
     os.mkfifo(tmp_path / "fifo")
-
-    def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, 0.2)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            spawn(SpawnPlan(argv=["/bin/echo"], stdout=tmp_path / "fifo"))
-    finally:
-        signal.signal(signal.SIGALRM, before)
+    with interrupted(), pytest.raises(KeyboardInterrupt):
+        spawn(SpawnPlan(argv=["/bin/echo"], stdout=tmp_path / "fifo"))
     no_child_is_left()
 
 
@@ -101,9 +94,7 @@ def test_killed_at_the_gate_is_not_started(*, detach: bool) -> None:
     """EOF on the channel without "about to exec" is a failure, and says by which signal."""
     gate_read, gate_write = os.pipe()
     begun, spawned = begin(SpawnPlan(argv=["/bin/true"], detach=detach), gate_fd=gate_read)
-    assert begun.channel is not None
-    while read_progress(begun.channel).stage is not SpawnStage.GATE:
-        os.sched_yield()
+    await_stage(begun, SpawnStage.GATE)
     signal.pidfd_send_signal(spawned.pidfd.fileno(), signal.SIGKILL)
     with pytest.raises(SpawnError) as caught:
         begun.confirm(5)
@@ -156,20 +147,20 @@ def test_what_was_exec_d_at_the_last_moment_has_started(monkeypatch: pytest.Monk
 
 @pytest.mark.needs_root
 @pytest.mark.needs_facility("pidfd_send_signal")
-def test_launcher_that_may_not_kill_what_it_started(tmp_path: Path) -> None:
+def test_launcher_that_may_not_kill_what_it_started(open_folder: Path) -> None:
     """CAP_SETUID without CAP_KILL: the deadline holds, and the error says that it lives on."""
-    for folder in (tmp_path, *list(tmp_path.parents)[:-2]):
-        folder.chmod(0o777)
-    os.mkfifo(tmp_path / "fifo")
-    (tmp_path / "fifo").chmod(0o666)
+    os.mkfifo(open_folder / "fifo")
+    (open_folder / "fifo").chmod(0o666)
 
     def body() -> None:
         reader()
         capabilities.become_user_with(54321, capabilities.SETUID, capabilities.SETGID)
+        begun, _ = begin(SpawnPlan(argv=["/bin/true"], user=54322, groups=[], stdout=open_folder / "fifo"))
+        await_stage(begun, SpawnStage.STDOUT)
         with pytest.raises(SpawnError, match="may not kill it") as caught:
-            spawn(SpawnPlan(argv=["/bin/true"], user=54322, groups=[], stdout=tmp_path / "fifo"), timeout_s=0.1)
+            begun.confirm(0.1)
         assert (caught.value.errno, caught.value.stage) == (errno.ETIMEDOUT, "STDOUT")
-        os.close(os.open(tmp_path / "fifo", os.O_RDONLY))  # now it goes on, and ends
+        os.close(os.open(open_folder / "fifo", os.O_RDONLY))  # now it goes on, and ends
         os.wait()
 
     in_child(body)

@@ -22,6 +22,7 @@ from spurproc.core.process import pidfd as pidfd_module
 from spurproc.core.process.pidfd import Pidfd
 from spurproc.core.process.pidfd_asyncio import Waiter
 from spurproc.errors import ExitUnknown, InvalidArgument, WaitTimeout
+from tests.interruption import interrupted
 from tests.payload import Payload
 from tests.relatives import NOBODY, Blocked, Foster, in_fork, traced
 from tests.rungs import RUNGS, without
@@ -334,17 +335,8 @@ def test_signal_handler_runs_during_wait() -> None:
     class Alarm(Exception):
         pass
 
-    def ring(*_: object) -> None:
-        raise Alarm
-
-    before = signal.signal(signal.SIGALRM, ring)
-    try:
-        with Blocked(1) as child, Pidfd.open(child.pid) as pidfd:
-            signal.setitimer(signal.ITIMER_REAL, 0.02)
-            with pytest.raises(Alarm):
-                pidfd.wait()
-            child.end()
-            assert pidfd.wait().code == 1
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    with Blocked(1) as child, Pidfd.open(child.pid) as pidfd:
+        with interrupted(Alarm), pytest.raises(Alarm):
+            pidfd.wait()
+        child.end()
+        assert pidfd.wait().code == 1
