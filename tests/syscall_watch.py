@@ -27,6 +27,7 @@ NUMBERS = {
     "renameat": {"x86_64": 264, "aarch64": 38},
     "waitid": {"x86_64": 247, "aarch64": 95},
     "rt_sigaction": {"x86_64": 13, "aarch64": 134},
+    "execve": {"x86_64": 59, "aarch64": 221},
     "execveat": {"x86_64": 322, "aarch64": 281},
     "seccomp": {"x86_64": 317, "aarch64": 277},
     "setresuid": {"x86_64": 117, "aarch64": 147},

@@ -24,6 +24,7 @@ from spurproc.core.spawn.starting import read_progress
 from spurproc.errors import SpawnError
 from tests import capabilities
 from tests.spawning import DETACH, ROUTES, in_child, output_of, read_to_end, status_fields, wait_end
+from tests.syscall_watch import held_at
 
 _PR_GET_DUMPABLE = 3
 STATUS = ["/bin/cat", "/proc/self/status"]
@@ -131,19 +132,15 @@ def test_umask_cwd_and_paths(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs_root
-def test_paths_are_opened_as_the_user(tmp_path: Path) -> None:
+def test_paths_are_opened_as_the_user(open_folder: Path) -> None:
     """A folder that the user may not enter, a file it may not write, a file it makes."""
-    tmp_path.chmod(0o700)
-    error = refused(user="nobody", cwd=tmp_path)
+    (open_folder / "shut").mkdir(0o700)
+    error = refused(user="nobody", cwd=open_folder / "shut")
     assert (error.errno, error.stage) == (errno.EACCES, "CWD")
-    shared = tmp_path / "shared"
-    shared.mkdir()
-    for folder in (shared, *list(shared.parents)[:-2]):
-        folder.chmod(0o777)
-    (shared / "ours").touch(0o600)
-    assert refused(user="nobody", stdout=shared / "ours").stage == "STDOUT"
-    assert wait_end(spawn(SpawnPlan(argv=["/bin/true"], user="nobody", stdout=shared / "theirs"))).succeeded
-    assert (shared / "theirs").stat().st_uid == pwd.getpwnam("nobody").pw_uid
+    (open_folder / "ours").touch(0o600)
+    assert refused(user="nobody", stdout=open_folder / "ours").stage == "STDOUT"
+    assert wait_end(spawn(SpawnPlan(argv=["/bin/true"], user="nobody", stdout=open_folder / "theirs"))).succeeded
+    assert (open_folder / "theirs").stat().st_uid == pwd.getpwnam("nobody").pw_uid
 
 
 def test_stdin_from_a_path(tmp_path: Path) -> None:
@@ -190,23 +187,27 @@ def test_three_descriptors_are_enough_for_three_files(payload_program: Callable[
 @pytest.mark.own_pid_namespace
 @pytest.mark.needs_root
 def test_user_with_as_many_processes_as_allowed() -> None:
-    """EAGAIN from execve(2) is given half a second to pass, as from a clone."""
-    read_fd, write_fd = os.pipe()
-    others = [spawn(SpawnPlan(argv=["/bin/cat"], stdin=read_fd, user=54777, groups=[])) for _ in range(2)]
-    os.close(read_fd)
-    plan = SpawnPlan(argv=["/bin/true"], user=54777, groups=[], limits={resource.RLIMIT_NPROC: (1, 1)})
-    with pytest.raises(SpawnError, match="EXEC") as caught:
-        spawn(plan)
-    assert caught.value.errno == errno.EAGAIN
-    starting, spawned = begin(plan)
-    assert starting.channel is not None
-    while read_progress(starting.channel).stage is not SpawnStage.EXEC:
-        os.sched_yield()
-    os.close(write_fd)
-    for other in others:
-        wait_end(other)
-    starting.confirm(5)
-    assert wait_end(spawned).succeeded
+    """EAGAIN from execve(2) is given half a second to pass, as from a clone; here it has passed at the second try."""
+    user = 100_000 + os.stat("/proc/self/ns/pid").st_ino % 1_000_000_000  # whom no other run on the machine has processes of
+    plan = SpawnPlan(argv=["/bin/true"], user=user, groups=[], limits={resource.RLIMIT_NPROC: (1, 1)})
+
+    def body() -> None:
+        read_fd, write_fd = os.pipe()
+        others = [spawn(SpawnPlan(argv=["/bin/cat"], stdin=read_fd, user=user, groups=[])) for _ in range(2)]
+        os.close(read_fd)
+
+        def end_others(_: int) -> None:
+            os.close(write_fd)
+            for other in others:
+                wait_end(other)
+
+        with pytest.raises(SpawnError, match="EXEC") as caught:
+            spawn(plan)
+        assert caught.value.errno == errno.EAGAIN
+        with held_at("execve", end_others, passed=1):
+            assert wait_end(spawn(plan)).succeeded
+
+    in_child(body)
 
 
 def test_affinity_is_exact() -> None:
