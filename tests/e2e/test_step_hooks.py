@@ -14,6 +14,7 @@ from spurproc import ExitKind, Liveness
 from spurproc.client.step import Step
 from spurproc.proto.launch_record import Hook
 from tests.fifo import Gate, Told
+from tests.pace import ahead, at_this_pace
 from tests.relatives import NOBODY
 from tests.steps import KILL_AT_ONCE, WAIT_S, Steps
 
@@ -90,11 +91,13 @@ def test_one_that_hangs_is_ended_when_its_time_is_over(
     steps: Steps = request.getfixturevalue("bare_steps" if bare else "steps")
     say = told("say")
     deaf = f"trap '' TERM INT HUP; exec 3>{say.path}; echo up >&3; setsid sleep 600 & setsid sleep 600"
-    step = steps.launch(["true"], prolog=sh(deaf, timeout_s=0.5))
-    assert say.line() == "up"
+    timeout_s = at_this_pace(0.5)
+    with ahead():  # or its time is over before it says anything
+        step = steps.launch(["true"], prolog=sh(deaf, timeout_s=timeout_s))
+        assert say.line() == "up"
     end = step.wait(WAIT_S)
     assert end.kind is ExitKind.NOT_STARTED
-    assert end.reason == "its prolog did not succeed: killed by SIGKILL: its 0.5 s were over"
+    assert end.reason == f"its prolog did not succeed: killed by SIGKILL: its {timeout_s:g} s were over"
     say.wait_end()
     assert step.wait(WAIT_S, completed=True) == end
 

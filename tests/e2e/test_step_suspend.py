@@ -16,6 +16,7 @@ from spurproc.errors import Busy, WaitTimeout
 from spurproc.proto.step_state import StepState
 from tests import cgroup_folder
 from tests.fifo import Gate, Told
+from tests.pace import ahead, at_this_pace
 from tests.relatives import NOBODY
 from tests.step_peer import until
 from tests.steps import KILL_AT_ONCE, WAIT_S, Steps, host_with_mounts_of_its_own
@@ -112,9 +113,11 @@ def test_suspend_and_resume_are_refused_where_they_mean_nothing(steps: Steps, ga
 
 def test_the_time_limit_goes_on_while_suspended(steps: Steps, told: Callable[[str], Told]) -> None:
     say = told("say")
-    step = steps.launch(["sh", "-c", f"exec 3>{say.path}; echo up >&3; exec sleep 600"], time_limit_s=0.5, kill_plan=KILL_AT_ONCE)
-    assert say.line() == "up"
-    step.suspend()
+    job = ["sh", "-c", f"exec 3>{say.path}; echo up >&3; exec sleep 600"]
+    with ahead():  # or its time is over before it is suspended
+        step = steps.launch(job, time_limit_s=at_this_pace(0.5), kill_plan=KILL_AT_ONCE)
+        assert say.line() == "up"
+        step.suspend()
     assert step.wait(WAIT_S, completed=True).signal == signal.SIGKILL
 
 
