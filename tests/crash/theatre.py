@@ -10,6 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -82,7 +83,7 @@ class Theatre:
             assert run.until(launcher), f"{name}: {run.trail()}"
             assert str(launcher.answer).startswith(scene.outcome), f"{name}: {launcher.answer} {run.trail()}"
             assert self.conductor.until(lambda: not self.conductor.living(SUPERVISOR, run.step), WITHIN_S), name
-            if self.conductor.until(lambda: _witness(self.conductor, run.step) != "watches", WITHIN_S) and name == "plain":
+            if self.conductor.until(lambda: _has_let_go(self.conductor, run.step), WITHIN_S) and name == "plain":
                 self.idle_fds = len(os.listdir(f"/proc/{self.conductor.living(HOST)[-1].pid}/fd"))
             return [stand for stand in self.conductor.passed if stand.step == run.step]
 
@@ -99,12 +100,15 @@ class Theatre:
             del os.environ[name]
 
 
-def _witness(conductor: Conductor, step: str) -> str:
-    """Whether a host watches over the step, as far as it has said."""
-    said = {(stand.place.point, stand.place.when) for stand in conductor.passed if stand.step == step}
-    if ("Host._lost", "after") in said:
-        return "has let go"
-    return "watches" if ("Witness.watch_supervisor", "after") in said else "none"
+def _has_let_go(conductor: Conductor, step: str) -> bool:
+    """Whether no host watches over the step, and none is in the middle of an act of it, as far as they have said."""
+    acts = [(stand.pid, stand.place) for stand in conductor.passed if stand.step == step and stand.kind == "act"]
+    said = {(place.point, place.when) for _, place in acts}
+    if ("Witness.watch_supervisor", "after") in said and ("Host._lost", "after") not in said:
+        return False
+    living = {host.pid for host in conductor.living(HOST)}
+    begun = Counter(place.when for pid, place in acts if pid in living)
+    return begun["before"] == begun["after"]
 
 
 def _stand_by() -> None:
