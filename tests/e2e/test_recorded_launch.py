@@ -21,6 +21,7 @@ import pytest
 from spurproc.core.durable.lock import FolderLock
 from spurproc.core.durable.private_folder import PrivateFolder
 from spurproc.core.exit_info import ExitKind
+from spurproc.core.facilities import Facilities
 from spurproc.core.observation import Liveness
 from spurproc.core.recorded import launch
 from spurproc.core.recorded.launch import launch_recorded
@@ -34,8 +35,6 @@ from tests.rungs import without
 from tests.spawning import in_child
 from tests.syscall_watch import held_at
 
-_BEFORE_IT_JOINS = 3
-"""As often its recorder asks for a pidfd of its own: before it joins a cgroup and after, and to name itself."""
 CONTAINMENTS = [pytest.param("cgroup", marks=pytest.mark.needs_cgroup_v2), "descendants"]
 KILL = KillPlan(steps=((signal.SIGKILL, None),))
 
@@ -337,7 +336,8 @@ def test_a_leader_that_joins_its_cgroup_after_all_in_it_were_killed_is_ended(
         monkeypatch.setattr(launch._Launch, "confirm", interrupted)
         monkeypatch.setattr(launch, "terminate_tree", kill)
         plan = SpawnPlan(argv=["true"], stdout=tmp_path / "fifo")
-        slow = held_at("pidfd_open", stand, passed=_BEFORE_IT_JOINS)
+        # Its recorder asks for a pidfd of its own before it joins a cgroup and after, and for the inode in its name.
+        slow = held_at("pidfd_open", stand, passed=2 + Facilities.current().pidfs_inode)
         with without("clone_into_cgroup"), slow, pytest.raises(KeyboardInterrupt):
             launch_recorded(plan, tmp_path / "run", containment=Containment.CGROUP)
         assert os.listdir(tmp_path) == ["fifo"]
