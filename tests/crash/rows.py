@@ -79,6 +79,8 @@ HOST_QUIET: dict[str, str] = {
     "Witness.may_wait_for": "looks",
     "Witness.hold_leader": "keeps a descriptor",
     "Witness._receive": "does nothing itself: _receive_one does",
+    "Witness._take_leader": "keeps what _receive_one has received",
+    "Witness._hold_child": "keeps a descriptor: await_leader has it opened",
     "Witness.rests": "sets a timer",
     "Witness.try_again": "sets a timer",
     "Witness._end": "looks",

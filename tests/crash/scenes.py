@@ -213,7 +213,7 @@ def _held(stage: Stage, step: Step) -> None:
 def _held_and_killed(stage: Stage, step: Step) -> None:
     stage.let_go()
     _until_state(step, StepState.EMPTYING)
-    step.terminate()
+    step.terminate(ASK_ONLY)
     _until_state(step, StepState.HELD)
     step.terminate(KILL)
 
@@ -281,7 +281,7 @@ SCENES: dict[str, Scene] = {
     "held while stopping": Scene(script=_DEAF, play=_held_while_stopping, spec={"kill_plan": ASK_ONLY}),
     "held": Scene(script=_WITH_CHILD, play=_held, spec={"kill_plan": ASK_ONLY}),
     "held and killed": Scene(
-        script=_WITH_CHILD, play=_held_and_killed, spec={"kill_plan": KillPlan(steps=((15, 0.3),))}, killed=True
+        script=_WITH_CHILD, play=_held_and_killed, spec={"kill_plan": KillPlan(steps=((15, WITHIN_S),))}, killed=True
     ),
     "suspended": Scene(play=_suspended),
     "suspended and killed": Scene(play=_suspended_and_killed, killed=True, ends_by_force=True),
