@@ -59,8 +59,13 @@ def _reap_until_end(runner: int) -> int:
     # A terminal sends these to the whole foreground group, the runner included: it decides, and its end is our end.
     for ignored in (signal.SIGINT, signal.SIGQUIT):
         signal.signal(ignored, signal.SIG_IGN)
+
+    def pass_on(number: int, _: object) -> None:
+        with contextlib.suppress(ProcessLookupError):  # it has ended: what is left of the run is ended right now
+            signal.pidfd_send_signal(pidfd, number)
+
     for passed_on in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(passed_on, lambda number, _frame: signal.pidfd_send_signal(pidfd, number))
+        signal.signal(passed_on, pass_on)
     while True:
         pid, status = os.wait()
         if pid == runner:
