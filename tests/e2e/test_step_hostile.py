@@ -59,6 +59,8 @@ def undisturbed(steps: Steps, step: Step) -> Iterator[None]:
     before = steps.descriptor(step)
     keepers = (before.supervisor.pid, before.host.pid)
     ask(step)
+    for pid in keepers:
+        wait_asleep(pid)  # the host was woken by a leader handed over to it before the step ran, and holds it by now
     sizes, files = [resident_kib(pid) for pid in keepers], [open_files(pid) for pid in keepers]
     yield
     asked = time.monotonic()
