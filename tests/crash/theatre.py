@@ -16,6 +16,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import prctl
+
 from spurproc.client.host_link import HostLink
 from spurproc.client.step import Step
 from spurproc.core.cgroup.root import find_cgroup_root
@@ -112,7 +114,8 @@ def _has_let_go(conductor: Conductor, step: str) -> bool:
 
 
 def _stand_by() -> None:
-    """Every signal that can be is kept waiting, so that one that came can be seen."""
+    """Every signal that can be is kept waiting, so that one that came can be seen. Ends with the run, however that does."""
+    prctl.set_pdeathsig(signal.SIGKILL)
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
 
 
