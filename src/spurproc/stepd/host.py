@@ -78,7 +78,7 @@ class Host:
 
     def _take_request(self, peer: Peer, request: HostRequest, fds: list[int]) -> None:
         self._loop.cancel("idle")
-        if isinstance(request, Launch) and len(fds) == _LAUNCH_FDS and not self._retired:
+        if isinstance(request, Launch) and len(fds) == _LAUNCH_FDS:
             self._launch(request.runtime_id, fds)
             return
         for fd in fds:
@@ -89,7 +89,7 @@ class Host:
             case Retire():
                 self._retire()
             case Launch():
-                peer.tell(Refused(why="it needs three descriptors, and a host that has not retired"))
+                peer.tell(Refused(why="a launch needs three descriptors"))
         self._look_idle()
 
     def _launch(self, runtime_id: RuntimeId, fds: list[int]) -> None:
@@ -101,7 +101,7 @@ class Host:
                 return
             self._fork(self._received_step(runtime_id, folder_fd), lock_fd, connection_fd)
         except (SpurprocError, OSError) as error:
-            _refuse(connection_fd, f"cannot launch step {runtime_id}: {error}")
+            _refuse(connection_fd, str(error))
         finally:
             os.close(connection_fd)
             os.close(lock_fd)
@@ -109,8 +109,10 @@ class Host:
     def _received_step(self, runtime_id: RuntimeId, folder_fd: int) -> StepFolder:
         """Around a folder that was received: that of a step which was never launched before. Takes `folder_fd`."""
         try:
+            if self._retired:
+                raise Busy(errno.EBUSY, "it was told to end, and does so after its last step")
             parent_fd = fcntl.fcntl(self._state.runtime.fileno(), fcntl.F_DUPFD_CLOEXEC, 0)
-        except OSError:
+        except OSError:  # Busy is one
             os.close(folder_fd)
             raise
         folder = PrivateFolder(f"{self._state.runtime.path}/{runtime_id}", folder_fd, parent_fd)
@@ -181,8 +183,8 @@ class Host:
         self._look_idle()
 
     def _retire(self) -> None:
+        """Nothing is launched any more. Whoever asks after a step is answered until the last one has ended."""
         self._retired = True
-        self._socket.stop_listening()
         self._look_idle()
 
     # Steps.

@@ -98,10 +98,6 @@ class HostSocket:
         """Whether nobody is connected."""
         return not self._peers
 
-    def stop_listening(self) -> None:
-        """Whoever is connected stays so. May be called twice."""
-        self._listener.close()
-
     def _let_in(self, end: socket) -> None:
         if not self._has_room():
             end.close()
