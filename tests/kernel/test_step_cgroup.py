@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from spurproc import SystemCallError
+from spurproc.core.cgroup import step as step_module
 from spurproc.core.cgroup.cgroup import Cgroup
 from spurproc.core.cgroup.root import CgroupRoot
 from spurproc.core.cgroup.step import keep_step, make_step
@@ -105,6 +107,40 @@ def test_a_sweep_between_the_making_and_the_lock(root: CgroupRoot, monkeypatch: 
     with make_step(root, "mine") as step:
         assert [os.stat(step.path).st_ino] != took
         assert os.stat(step.path).st_mode & stat.S_ISVTX
+        step.remove()
+
+
+def test_a_sweep_that_has_the_lock_and_takes_its_time(root: CgroupRoot, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many are launched at once: what a sweep has taken, and not removed yet, is waited for, and no failure of the launch."""
+    flock = fcntl.flock
+    path = f"{root.steps}/mine"
+    sweeps: list[int] = []
+
+    def swept_first(fd: int, operation: int) -> None:
+        if not sweeps:
+            sweeps.append(os.open(path, os.O_RDONLY | os.O_DIRECTORY))
+            flock(sweeps[0], fcntl.LOCK_EX)
+        flock(fd, operation)
+
+    def swept(_: int) -> None:
+        if len(sweeps) == 1:
+            sweeps.append(-1)  # it is slower than the first try after it
+        elif os.path.isdir(path):
+            os.rmdir(path)
+
+    monkeypatch.setattr(fcntl, "flock", swept_first)
+    monkeypatch.setattr(step_module, "_pause", swept)
+    with make_step(root, "mine") as step:
+        assert os.stat(step.path).st_mode & stat.S_ISVTX
+        step.remove()
+    os.close(sweeps[0])
+
+
+def test_a_name_that_is_taken_is_an_error(root: CgroupRoot) -> None:
+    """Nobody waits for somebody else's to go."""
+    with make_step(root, "mine") as step:
+        with pytest.raises(SystemCallError, match="File exists"):
+            make_step(root, "mine")
         step.remove()
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import select
 import stat
 from contextlib import suppress
 
@@ -17,19 +18,19 @@ from spurproc.core.cgroup.cgroup import Cgroup
 from spurproc.core.cgroup.folder import child_names, open_folder
 from spurproc.core.cgroup.root import CgroupRoot
 from spurproc.core.observation import Liveness
-from spurproc.errors import AlreadyGone, SpurprocError
+from spurproc.errors import AlreadyGone, SpurprocError, SystemCallError
 
 __all__ = ["keep_step", "make_hook", "make_step"]
 
 _MODE = 0o755
-_TRIES = 8
+_PAUSES_MS = (1, 1, 2, 4, 8, 16, 32, 64)
 _LOOKED_AT = 64  # of thousands of steps, from a random place: a launch stays fast, and what was left still goes soon
 
 
 def make_step(root: CgroupRoot, name: str) -> Cgroup:
     """A new cgroup under `root.steps`, which lives as long as it is populated or held open here, until `keep_step`.
 
-    Removes some of what killed makers have left. Raises as Cgroup.create. Does not block.
+    Removes some of what killed makers have left. Raises as Cgroup.create. It waits for a sweep that gets in its way, a moment.
     """
     return _make(root.steps, name)
 
@@ -42,11 +43,23 @@ def make_hook(root: CgroupRoot, name: str) -> Cgroup:
 def _make(folder: str, name: str) -> Cgroup:
     with suppress(SpurprocError, OSError):  # not ours, perhaps; what is made now is none the worse for it
         _sweep(folder)
-    for _ in range(_TRIES):
-        cgroup = _make_held(f"{folder}/{name}")
+    made = False
+    for pause_ms in _PAUSES_MS:
+        try:
+            cgroup = _make_held(f"{folder}/{name}")
+        except SystemCallError as error:
+            if error.errno != errno.EEXIST or not made:
+                raise
+            cgroup = None  # the one that we made before: a sweep has it, and has not removed it yet
         if cgroup is not None:
             return cgroup
+        made = True
+        _pause(pause_ms)
     raise AlreadyGone(errno.ENOENT, f"cannot make cgroup {name!r}: it is removed each time")
+
+
+def _pause(ms: int) -> None:
+    select.poll().poll(ms)
 
 
 def _make_held(path: str) -> Cgroup | None:
