@@ -9,6 +9,8 @@ import pytest
 
 from spurproc import ExitSource, Step, SystemCallError
 from spurproc.core.process.pidfd import Pidfd
+from spurproc.proto.messages import TakeOver
+from tests.host_peer import HostPeer
 from tests.inspect_program import await_sleep
 from tests.steps import WAIT_S, Gate, Steps
 
@@ -27,7 +29,10 @@ def test_it_is_the_witness_of_the_step_it_has(steps: Steps, tmp_path: Path) -> N
     step = steps.launch(go.script("exit 6"))
     with _told_to_end(steps, step) as host:
         steps.kill(steps.descriptor(step).supervisor)
-        go.open()
+        with HostPeer(steps.path) as waiting:
+            waiting.say(TakeOver(runtime_id=step.runtime_id))
+            go.open()
+            waiting.hear()
         end = step.wait(WAIT_S, completed=True)
         assert (end.code, end.source) == (6, ExitSource.WAITED)
         step.acknowledge()
