@@ -6,22 +6,18 @@ import os
 import select
 from _socket import (
     AF_UNIX,
-    CMSG_SPACE,
-    MSG_CMSG_CLOEXEC,
     MSG_DONTWAIT,
     MSG_NOSIGNAL,
-    SCM_RIGHTS,
     SOCK_CLOEXEC,
     SOCK_NONBLOCK,
     SOCK_SEQPACKET,
-    SOL_SOCKET,
     socket,
 )
-from array import array
 from collections.abc import Callable
 from contextlib import suppress
 
 from spurproc.core.durable.private_folder import PrivateFolder
+from spurproc.core.passed_fds import receive_fds
 from spurproc.errors import RecordInvalid
 from spurproc.proto.codec import decode, encode
 from spurproc.proto.framing import MESSAGE_LIMIT_BYTES
@@ -34,7 +30,7 @@ __all__ = ["HostSocket", "Peer", "tell_host"]
 
 _BACKLOG = 256
 _PEERS_MOST = 256
-_FDS_BYTES = 3 * array("i", [0]).itemsize
+_FDS_MOST = 3
 """For a launch; a packet with more is taken without any."""
 
 
@@ -53,16 +49,11 @@ class Peer:
     def receive(self) -> tuple[bytes, list[int]] | None:
         """One packet and its descriptors, which the caller owns; empty at the end, None when there is none yet."""
         try:
-            content, control, _, _ = self._socket.recvmsg(MESSAGE_LIMIT_BYTES, CMSG_SPACE(_FDS_BYTES), MSG_CMSG_CLOEXEC)
+            return receive_fds(self._socket, MESSAGE_LIMIT_BYTES, _FDS_MOST)
         except BlockingIOError:
             return None
         except OSError:
             return b"", []
-        fds = array("i")
-        for level, kind, rights in control:
-            if (level, kind) == (SOL_SOCKET, SCM_RIGHTS):
-                fds.frombytes(rights[: len(rights) - len(rights) % fds.itemsize])
-        return content, list(fds)
 
     def tell(self, reply: HostReply) -> None:
         """What it does not take at once is lost: it asked, and is expected to read."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import select
-from _socket import AF_UNIX, CMSG_SPACE, MSG_CMSG_CLOEXEC, SCM_RIGHTS, SOCK_STREAM, SOL_SOCKET, socket
-from array import array
+from _socket import AF_UNIX, SOCK_STREAM, socket
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -15,6 +14,7 @@ from spurproc.core.durable.lock import FolderLock
 from spurproc.core.exit_info import ExitInfo, ExitKind
 from spurproc.core.facilities import Facilities
 from spurproc.core.observation import Liveness
+from spurproc.core.passed_fds import receive_fds
 from spurproc.core.process.identity import ProcessIdentity
 from spurproc.core.process.pidfd import REAP_GRACE_S, Pidfd
 from spurproc.core.spawn.stage import SpawnStage
@@ -33,7 +33,6 @@ from spurproc.stepd.records import StepRecords
 __all__ = ["Witness"]
 
 _NAME_BYTES = 512
-_TWO_FDS = 2 * array("i", [0]).itemsize
 _RETRY_FIRST_S, _RETRY_LAST_S = 0.01, 5.0
 
 
@@ -108,11 +107,7 @@ class Witness:
             self._supervisor_ended(self._supervisor)
 
     def _receive_one(self, channel: socket) -> bytes:
-        name, control, _, _ = channel.recvmsg(_NAME_BYTES, CMSG_SPACE(_TWO_FDS), MSG_CMSG_CLOEXEC)
-        fds = array("i")
-        for level, kind, rights in control:
-            if (level, kind) == (SOL_SOCKET, SCM_RIGHTS):
-                fds.frombytes(rights[: len(rights) - len(rights) % fds.itemsize])
+        name, fds = receive_fds(channel, _NAME_BYTES, 2)
         if name:
             self._take_leader(ProcessIdentity.from_text(name.decode("ascii")), *fds)
         return name
@@ -150,11 +145,11 @@ class Witness:
             self.conclude()
 
     def _hold_child(self, identity: ProcessIdentity) -> bool:
-        """By its name, which is its own until it is reaped here. False: there is no room for that yet."""
+        """By its name, which is its own until it is reaped. False: there is no room for that yet."""
         try:
             self._leader = identity.open()
-        except AlreadyGone:  # its supervisor has reaped it, once its end was recorded
-            self._handed_over = None
+        except AlreadyGone:
+            return True  # its supervisor has reaped it, once its end was recorded
         except SpurprocError:
             return False
         return True
@@ -221,7 +216,7 @@ class Witness:
             records.close()
 
     def _end(self, launch: LaunchRecord, records: StepRecords) -> ExitInfo | None:
-        if self.forked_here and self._leader is None:
+        if self.forked_here and self._handed_over is None:
             return never_started("its supervisor ended before it had a leader at its gate")
         end: ExitInfo | NotYours | None
         if self._leader is not None and self._leader_channel is not None:

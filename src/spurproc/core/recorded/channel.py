@@ -5,13 +5,13 @@ csrc/plan.h has the layout: records of two 32-bit numbers on a stream socket. Th
 
 from __future__ import annotations
 
-import array
 import os
 import struct
-from _socket import CMSG_SPACE, MSG_CMSG_CLOEXEC, MSG_NOSIGNAL, SCM_RIGHTS, SOL_SOCKET, socket
+from _socket import MSG_NOSIGNAL, socket
 from contextlib import suppress
 
 from spurproc.core._native import lib
+from spurproc.core.passed_fds import receive_fds
 from spurproc.core.process.pidfd import Pidfd
 from spurproc.core.recorded.record import USAGE_BYTES
 
@@ -19,7 +19,6 @@ __all__ = ["RecorderChannel"]
 
 _RECORD = struct.Struct("=ii")
 _READ_BYTES = 4096
-_PIDFD_BYTES = array.array("i", [0]).itemsize
 
 
 class RecorderChannel:
@@ -79,15 +78,13 @@ class RecorderChannel:
         """Take in all that is there. Does not block."""
         while not self.ended:
             try:
-                # MSG_CMSG_CLOEXEC: a received descriptor is inheritable otherwise.
-                content, control, _, _ = self._socket.recvmsg(_READ_BYTES, CMSG_SPACE(_PIDFD_BYTES), MSG_CMSG_CLOEXEC)
+                content, fds = receive_fds(self._socket, _READ_BYTES, 1)
             except BlockingIOError:
                 return
             except ConnectionResetError:
-                content, control = b"", []
-            for level, kind, rights in control:
-                if (level, kind) == (SOL_SOCKET, SCM_RIGHTS):
-                    self._leader_fd = array.array("i", rights[:_PIDFD_BYTES])[0]
+                content, fds = b"", []
+            if fds:
+                self._leader_fd = fds[0]
             self.ended = not content
             self._bytes += content
             self._parse()
