@@ -109,10 +109,8 @@ class Host:
     def _received_step(self, runtime_id: RuntimeId, folder_fd: int) -> StepFolder:
         """Around a folder that was received: that of a step which was never launched before. Takes `folder_fd`."""
         try:
-            if self._retired:
-                raise Busy(errno.EBUSY, "it was told to end, and does so after its last step")
             parent_fd = fcntl.fcntl(self._state.runtime.fileno(), fcntl.F_DUPFD_CLOEXEC, 0)
-        except OSError:  # Busy is one
+        except OSError:
             os.close(folder_fd)
             raise
         folder = PrivateFolder(f"{self._state.runtime.path}/{runtime_id}", folder_fd, parent_fd)
@@ -124,6 +122,8 @@ class Host:
         return StepFolder(folder, runtime_id)
 
     def _check_fresh(self, folder: PrivateFolder, runtime_id: RuntimeId) -> None:
+        if self._retired:
+            raise Busy(errno.EBUSY, "it was told to end, and does so after its last step")
         if not folder.is_named():
             raise AlreadyGone(errno.ESTALE, "its name leads to another folder")
         if runtime_id in self._witnesses or folder.has(DESCRIPTOR_NAME):
