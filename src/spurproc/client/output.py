@@ -85,15 +85,14 @@ class _Reading:
 
     def _opened(self) -> JobFile | None:
         """None while it is not there, and need not be. The job's start makes it."""
-        with suppress(AlreadyGone):
-            return JobFile(self._path, self._owners)
         with self._place.opened() as opened:
-            if opened.history().launched is None:
-                return None
+            launched = opened.history().launched is not None  # before the file is looked for: a start in between makes it
         try:
-            return JobFile(self._path, self._owners)  # it may have been made between the two looks
+            return JobFile(self._path, self._owners)
         except AlreadyGone:
-            raise self._gone("the job has removed it") from None
+            if launched:
+                raise self._gone("the job has removed it") from None
+        return None
 
     def _read(self, file: JobFile) -> Iterator[bytes]:
         """Up to where it ends now: a job that writes without end must not keep us here."""
