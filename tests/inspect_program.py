@@ -13,7 +13,6 @@ import struct
 import subprocess
 import sys
 import termios
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from importlib import import_module
@@ -127,19 +126,6 @@ def _read_to_end(master: int) -> Iterator[bytes]:
         if not chunk:
             return
         yield chunk
-
-
-def await_sleep(pid: int, *places: str) -> None:
-    """Blocks until the process sleeps in one of these system calls, by the kernel's own word: its wchan."""
-    deadline = time.monotonic() + TIMEOUT_S
-    while not any(place in Path(f"/proc/{pid}/wchan").read_text() for place in places):
-        assert time.monotonic() < deadline, f"process {pid} never slept in any of {places}"
-        os.sched_yield()
-
-
-def await_waiting(pid: int) -> None:
-    """Blocks until the program waits: in poll, or between two looks where there is nothing to poll."""
-    await_sleep(pid, "poll", "nanosleep")
 
 
 def plain(text: str) -> str:

@@ -1,33 +1,40 @@
-"""An interrupt in the middle of a wait, wherever the machine is by then: it comes when the kernel says that the waiter sleeps."""
+"""An interrupt in the middle of a wait: it comes when something has happened, and at no time on a clock."""
 
 from __future__ import annotations
 
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tests.inspect_program import await_waiting
+from tests.asleep import await_waiting
+
+
+def _waits() -> None:
+    """In poll, or between two looks."""
+    await_waiting(os.getpid())
 
 
 @contextmanager
-def interrupted(error: type[BaseException] = KeyboardInterrupt) -> Iterator[None]:
-    """A handler raises `error` in this thread, the main one, once it waits: in poll, or between two looks."""
+def interrupted(
+    error: type[BaseException] = KeyboardInterrupt, *, number: int = signal.SIGALRM, when: Callable[[], object] = _waits
+) -> Iterator[None]:
+    """A handler of that signal raises `error` in this thread, the main one, once `when` returns: once the thread waits."""
 
     def raise_it(*_: object) -> None:
         raise error
 
     def interrupt() -> None:
-        await_waiting(os.getpid())
-        signal.pthread_kill(main, signal.SIGALRM)
+        when()
+        signal.pthread_kill(main, number)
 
     main = threading.get_ident()
-    before = signal.signal(signal.SIGALRM, raise_it)
+    before = signal.signal(number, raise_it)
     interrupter = threading.Thread(target=interrupt)
     interrupter.start()
     try:
         yield
     finally:
         interrupter.join()
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(number, before)

@@ -39,9 +39,3 @@ def released(payload: Payload) -> int:
     """The return code of a payload that is let go: 0 when nothing was sent to it."""
     payload.release()
     return payload.reap()
-
-
-def await_state(pid: int, state: str) -> None:
-    """Blocks until the kernel says that the process is in that state. Source: proc_pid_stat(5), field 3."""
-    while Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != state.encode():
-        os.sched_yield()

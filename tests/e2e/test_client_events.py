@@ -17,7 +17,7 @@ from spurproc import EventKind, Hook, JournalEvent, Liveness, RuntimeId, Step, S
 from spurproc.proto.codec import decode, encode
 from spurproc.proto.journal_record import Terminating
 from spurproc.proto.messages import Request, StateChanged, Subscribe, Welcome
-from tests.inspect_program import await_sleep
+from tests.asleep import await_sleep
 from tests.step_records import ENDED, write_step
 from tests.steps import KILL_AT_ONCE, WAIT_S, Gate, Steps
 

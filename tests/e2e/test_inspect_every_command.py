@@ -11,7 +11,8 @@ import pytest
 
 from spurproc.client.step import Step
 from spurproc.inspect.main import COMMANDS
-from tests.inspect_program import COLUMNS, Said, await_sleep, inspect, inspect_here, inspect_on_terminal, plain, words
+from tests.asleep import await_sleep
+from tests.inspect_program import COLUMNS, Said, inspect, inspect_here, inspect_on_terminal, plain, words
 from tests.steps import Steps, folder_of
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "inspect.md"

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from spurproc.inspect.main import COMMANDS
+from tests.asleep import await_waiting
 from tests.inspect_program import (
     COLUMNS,
     ENVIRONMENT,
@@ -19,7 +20,6 @@ from tests.inspect_program import (
     TIMEOUT_S,
     Said,
     assert_one_line,
-    await_waiting,
     inspect,
     inspect_on_terminal,
     plain,

@@ -15,12 +15,11 @@ from spurproc.core.tree.process_walk import read_process
 from spurproc.inspect.held import open_process
 from spurproc.inspect.process_facts import member_name, process_facts
 from spurproc.inspect.target import PidTarget
+from tests.asleep import await_sleep, await_waiting
 from tests.inspect_program import (
     COLUMNS,
     PROGRAM,
     assert_one_line,
-    await_sleep,
-    await_waiting,
     inspect,
     inspect_as,
     inspect_here,

@@ -9,9 +9,9 @@ import pytest
 
 from spurproc.core.process.identity import ProcessIdentity
 from spurproc.core.tree.members import Containment
+from tests.asleep import await_waiting
 from tests.inspect_program import (
     PROGRAM,
-    await_waiting,
     inspect,
     inspect_here,
     inspect_json,

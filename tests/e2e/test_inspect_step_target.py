@@ -16,12 +16,12 @@ from spurproc.core.observation import Liveness
 from spurproc.core.process.identity import ProcessIdentity
 from spurproc.core.tree.termination import KillPlan
 from spurproc.proto.runtime_id import RuntimeId
+from tests.asleep import await_waiting
 from tests.fifo import Told
 from tests.inspect_program import (
     PROGRAM,
     TIMEOUT_S,
     assert_one_line,
-    await_waiting,
     inspect,
     inspect_here,
     inspect_json,

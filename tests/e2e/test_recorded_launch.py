@@ -191,7 +191,6 @@ def test_three_fsyncs_before_a_start(tmp_path: Path, monkeypatch: pytest.MonkeyP
 # argv: folder. Waits for a byte, so that two of them begin together; says how it went.
 _RIVAL = """
 import sys
-from spurproc.core.recorded import launch
 from spurproc.core.recorded.launch import launch_recorded
 from spurproc.core.spawn.plan import SpawnPlan
 from spurproc.core.tree.members import Containment

@@ -8,7 +8,6 @@ import select
 import shutil
 import signal
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from spurproc.core.spawn.program import program_fd
 from spurproc.core.tree.members import Containment
 from spurproc.core.tree.termination import KillPlan, Proof
 from spurproc.errors import RunTimeout, RunUnproven
+from tests.interruption import interrupted
 from tests.pace import at_this_pace
 from tests.spawning import in_child
 
@@ -63,25 +63,6 @@ def hold() -> Iterator[int]:
     finally:
         os.close(theirs)
         os.close(ours)
-
-
-@contextmanager
-def interrupt_by(fifo: Path) -> Iterator[None]:
-    """KeyboardInterrupt in the main thread when somebody has written into `fifo`."""
-    os.mkfifo(fifo)
-
-    def interrupt_when_up() -> None:
-        fifo.read_text()
-        signal.raise_signal(signal.SIGINT)
-
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    thread = threading.Thread(target=interrupt_when_up)
-    thread.start()
-    try:
-        yield
-    finally:
-        thread.join()
-        signal.signal(signal.SIGINT, before)
 
 
 @CONTAINMENTS
@@ -183,7 +164,9 @@ def test_a_leader_that_left_its_cgroup_is_ended(tmp_path: Path, cgroup_root: Pat
     script = f"echo 0 > {cgroup_root}/cgroup.procs; echo > {tmp_path}/up; exec sleep 1000"
     with lifeline() as (fd, is_let_go):
         if ends == "interrupt":
-            with interrupt_by(tmp_path / "up"), pytest.raises(KeyboardInterrupt):
+            up = tmp_path / "up"
+            os.mkfifo(up)
+            with interrupted(number=signal.SIGINT, when=up.read_text), pytest.raises(KeyboardInterrupt):
                 run(["sh", "-c", script], pass_fds=[fd], containment=Containment.CGROUP)
         else:
             with pytest.raises(RunTimeout) as caught:

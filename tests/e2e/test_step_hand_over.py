@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from spurproc import EventKind, ExitSource
-from tests.inspect_program import await_sleep
+from tests.asleep import await_sleep
+from tests.descriptors import descriptors_left_of
 from tests.pace import readable
 from tests.steps import WAIT_S, Gate, Steps
-
-
-@contextmanager
-def descriptors_left(pid: int, count: int) -> Iterator[None]:
-    """So many can be opened by that process, then EMFILE. getrlimit(2), RLIMIT_NOFILE: above the highest number it may have."""
-    _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-    taken = {int(entry.name) for entry in Path(f"/proc/{pid}/fd").iterdir()}
-    free = (number for number in itertools.count() if number not in taken)
-    resource.prlimit(pid, resource.RLIMIT_NOFILE, (next(itertools.islice(free, count, None)), hard))
-    try:
-        yield
-    finally:
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, (hard, hard))
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])
@@ -35,7 +19,7 @@ def test_a_host_that_has_no_room_for_it_is_the_witness_all_the_same(steps: Steps
     gate = Gate(tmp_path / "gate")
     step = steps.launch(gate.script("exit 8"), start=False)
     before = steps.descriptor(step)
-    with descriptors_left(before.host.pid, count):
+    with descriptors_left_of(before.host.pid, count):
         step.start()
         next(event for event in step.events(follow=True) if event.kind is EventKind.LAUNCHED)
         await_sleep(before.host.pid, "poll")  # it was woken before the gate opened, and sleeps again: it has taken what there was
@@ -50,7 +34,7 @@ def test_its_end_is_not_lost_while_there_is_no_room(steps: Steps, tmp_path: Path
     gate = Gate(tmp_path / "gate")
     step = steps.launch(gate.script("exit 9"), start=False)
     before = steps.descriptor(step)
-    with descriptors_left(before.host.pid, 0):
+    with descriptors_left_of(before.host.pid, 0):
         step.start()
         next(event for event in step.events(follow=True) if event.kind is EventKind.LAUNCHED)
         await_sleep(before.host.pid, "poll")

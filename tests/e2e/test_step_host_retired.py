@@ -10,8 +10,8 @@ import pytest
 from spurproc import ExitSource, Step, SystemCallError
 from spurproc.core.process.pidfd import Pidfd
 from spurproc.proto.messages import TakeOver
+from tests.asleep import await_sleep
 from tests.host_peer import HostPeer
-from tests.inspect_program import await_sleep
 from tests.steps import WAIT_S, Gate, Steps
 
 

@@ -20,6 +20,8 @@ from spurproc.proto.messages import HostRequest, Launch, Status, StatusReply, Su
 from spurproc.proto.runtime_id import RuntimeId
 from spurproc.proto.step_state import StepState
 from spurproc.version import VERSION
+from tests.asleep import await_state
+from tests.descriptors import descriptors_left_of
 from tests.fifo import Gate
 from tests.host_peer import HostPeer
 from tests.pace import at_this_pace
@@ -60,7 +62,7 @@ def undisturbed(steps: Steps, step: Step) -> Iterator[None]:
     keepers = (before.supervisor.pid, before.host.pid)
     ask(step)
     for pid in keepers:
-        wait_asleep(pid)  # the host was woken by a leader handed over to it before the step ran, and holds it by now
+        await_state(pid, "S")  # the host was woken by a leader handed over to it before the step ran, and holds it by now
     sizes, files = [resident_kib(pid) for pid in keepers], [open_files(pid) for pid in keepers]
     yield
     asked = time.monotonic()
@@ -320,13 +322,6 @@ def switches(pid: int) -> int:
     return sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
 
 
-def wait_asleep(pid: int) -> None:
-    """It has said all that it had to say; now it waits."""
-    until = time.monotonic() + WAIT_S
-    while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "S":
-        assert time.monotonic() < until
-
-
 def test_whoever_has_nothing_to_do_is_not_woken(steps: Steps, running: Step, tmp_path: Path) -> None:
     """For as long as another step, of another state folder, takes for all its life."""
     descriptor = steps.descriptor(running)
@@ -337,7 +332,7 @@ def test_whoever_has_nothing_to_do_is_not_woken(steps: Steps, running: Step, tmp
         host.say(TakeOver(runtime_id=running.runtime_id))
         host.hear()
         for pid in keepers:
-            wait_asleep(pid)
+            await_state(pid, "S")
         before = [switches(pid) for pid in keepers]
         others = Steps(tmp_path / "others")
         assert others.launch(["sh", "-c", "exit 0"]).wait(WAIT_S, completed=True).succeeded
@@ -354,14 +349,11 @@ def processor_ticks(pid: int) -> int:
 def test_one_without_descriptors_waits_for_some_and_does_not_spin(steps: Steps, running: Step, tmp_path: Path) -> None:
     """A peer that cannot be accepted stays in the backlog, which is told of again and again."""
     supervisor = steps.descriptor(running).supervisor.pid
-    before = resource.prlimit(supervisor, resource.RLIMIT_NOFILE)
-    lowest = next(number for number in range(4096) if not os.path.lexists(f"/proc/{supervisor}/fd/{number}"))
-    resource.prlimit(supervisor, resource.RLIMIT_NOFILE, (lowest, before[1]))
-    with StepPeer(running) as peer:
-        used = processor_ticks(supervisor)
-        others = Steps(tmp_path / "others")
-        assert others.launch(["true"]).wait(WAIT_S, completed=True).succeeded
-        others.end_all()
-        assert processor_ticks(supervisor) - used < 10
-        resource.prlimit(supervisor, resource.RLIMIT_NOFILE, before)
+    with ExitStack() as held:
+        with descriptors_left_of(supervisor, 0):
+            peer = held.enter_context(StepPeer(running))
+            used = processor_ticks(supervisor)
+            with Steps(tmp_path / "others") as others:
+                assert others.launch(["true"]).wait(WAIT_S, completed=True).succeeded
+            assert processor_ticks(supervisor) - used < 10
         peer.greet()

@@ -21,8 +21,8 @@ from spurproc.proto.launch_record import Hook
 from spurproc.proto.messages import Ended, Status, StatusReply, Subscribe
 from spurproc.proto.runtime_id import EXTERN_STEP, RuntimeId
 from spurproc.proto.step_state import StepState
+from tests.asleep import await_sleep
 from tests.fifo import Gate, Told
-from tests.inspect_program import await_sleep
 from tests.relatives import NOBODY
 from tests.step_peer import StepPeer, until, wait_taken_over
 from tests.steps import KILL_AT_ONCE, WAIT_S, Steps

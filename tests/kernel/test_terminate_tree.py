@@ -22,11 +22,12 @@ from spurproc.core.tree.members import Containment, ProcessTree
 from spurproc.core.tree.signalling import signal_tree
 from spurproc.core.tree.termination import KillPlan, Proof, terminate_tree
 from spurproc.errors import SignalRefused
+from tests.asleep import await_state
 from tests.pace import at_this_pace
 from tests.payload import Payload, build
 from tests.relatives import NOBODY, Blocked, in_fork
 from tests.rungs import without
-from tests.trees import await_state, inside, listed, move, tree_of
+from tests.trees import inside, listed, move, tree_of
 
 Start = Callable[..., Payload]
 needs_cgroup = pytest.mark.needs_cgroup_v2

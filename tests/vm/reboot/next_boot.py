@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
-from spurproc import ExitInfo, Liveness, RuntimeId, Step, adopt, gc
+from spurproc import ExitInfo, ExitSource, Liveness, RuntimeId, Step, adopt, gc
 from tests.steps import WAIT_S
 from tests.vm.reboot.scene import EMPTYING, ENDED, EXTERN, HOOKS, IN_EPILOG, IN_PROLOG, RUNNING, STATE, UNACKNOWLEDGED
 
@@ -33,6 +34,13 @@ def nothing_lives() -> None:
 def completed() -> dict[RuntimeId, ExitInfo]:
     """Their ends, once nothing is owed any more."""
     return {runtime_id: step.wait(WAIT_S, completed=True) for runtime_id, step in found().items()}
+
+
+def were_waited_for(ends: dict[RuntimeId, ExitInfo], seen: Mapping[RuntimeId, tuple[int | None, int | None]]) -> None:
+    """These have ended so, by code or signal, and somebody saw it."""
+    for runtime_id, (code, number) in seen.items():
+        end = ends[runtime_id]
+        assert (end.code, end.signal, end.source) == (code, number, ExitSource.WAITED), runtime_id
 
 
 def hooks_have_run_once() -> None:

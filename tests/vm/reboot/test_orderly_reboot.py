@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import signal
 
-from spurproc import ExitInfo, ExitKind, ExitSource, RuntimeId
+from spurproc import ExitInfo, ExitKind, RuntimeId
 from tests.steps import Steps
-from tests.vm.reboot.next_boot import completed, ends_stay_and_all_of_it_goes, hooks_have_run_once, nothing_lives
+from tests.vm.reboot.next_boot import completed, ends_stay_and_all_of_it_goes, hooks_have_run_once, nothing_lives, were_waited_for
 from tests.vm.reboot.scene import EMPTYING, ENDED, EXTERN, IN_EPILOG, IN_PROLOG, RUNNING, UNACKNOWLEDGED
 
 SEEN = {
@@ -29,8 +29,6 @@ def test_all_of_it_is_told_and_done_and_gone(steps: Steps) -> None:
 
 
 def ends_are_true(ends: dict[RuntimeId, ExitInfo]) -> None:
-    for runtime_id, (code, number) in SEEN.items():
-        end = ends[runtime_id]
-        assert (end.code, end.signal, end.source) == (code, number, ExitSource.WAITED), runtime_id
+    were_waited_for(ends, SEEN)
     for runtime_id in (IN_PROLOG, EXTERN):
         assert ends[runtime_id].kind is ExitKind.NOT_STARTED, runtime_id

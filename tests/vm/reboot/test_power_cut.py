@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from spurproc import ExitInfo, ExitKind, ExitSource, RuntimeId, StepState
+from spurproc import ExitInfo, ExitKind, RuntimeId, StepState
 from tests.steps import Steps
-from tests.vm.reboot.next_boot import completed, ends_stay_and_all_of_it_goes, found, hooks_have_run_once, nothing_lives
+from tests.vm.reboot.next_boot import (
+    completed,
+    ends_stay_and_all_of_it_goes,
+    found,
+    hooks_have_run_once,
+    nothing_lives,
+    were_waited_for,
+)
 from tests.vm.reboot.scene import EMPTYING, ENDED, EXTERN, IN_EPILOG, IN_PROLOG, RUNNING, UNACKNOWLEDGED
 
 RESTARTED = "the machine was restarted before the end was recorded"
@@ -24,8 +31,6 @@ def test_all_of_it_is_told_and_done_and_gone(steps: Steps) -> None:
 
 
 def ends_are_kept_or_unknown(ends: dict[RuntimeId, ExitInfo]) -> None:
-    for runtime_id, (code, number) in KEPT.items():
-        end = ends[runtime_id]
-        assert (end.code, end.signal, end.source) == (code, number, ExitSource.WAITED), runtime_id
+    were_waited_for(ends, KEPT)
     for runtime_id in LOST:
         assert (ends[runtime_id].kind, ends[runtime_id].reason) == (ExitKind.UNKNOWN, RESTARTED), runtime_id
