@@ -31,6 +31,7 @@ from tests.steps import WAIT_S, Steps
 
 GROWTH_KIB = 2048
 """Of a process that holds tens of megabytes, mostly shared: what a buffer, a few connections and the allocator may add."""
+_SECONDS = 25  # longer than anybody is waited for to say Hello
 SERVED_WITHIN_S = 5.0
 STATUS = b'{"request":"status","runtime_id":{"job_id":1,"run_attempt":1,"step_id":0}}\n'
 
@@ -161,7 +162,8 @@ def test_one_byte_a_second_keeps_nobody_waiting(running: Step) -> None:
     with StepPeer(running) as slow, StepPeer(running).greet() as patient:
         poll = select.poll()
         poll.register(slow.socket, select.POLLIN)
-        rest = STATUS
+        patient.say(STATUS[:-_SECONDS])
+        rest = STATUS[-_SECONDS:]
         while not poll.poll(1000):
             assert rest, "it was never hung up on"
             with suppress(BrokenPipeError):  # it may be hung up on between the look and the byte: the next look sees that

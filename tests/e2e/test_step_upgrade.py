@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,9 +13,12 @@ from pathlib import Path
 import pytest
 
 import spurproc
-from spurproc import Liveness
+from spurproc import Liveness, RuntimeId
 from spurproc.proto.codec import PROTOCOL_VERSION
+from spurproc.proto.messages import Launch
+from spurproc.proto.step_folder import StateFolder
 from spurproc.version import VERSION
+from tests.host_peer import HostPeer
 from tests.meta.repository import ROOT
 from tests.steps import WAIT_S, Steps
 
@@ -82,6 +86,15 @@ def site(tmp_path: Path, steps: Steps) -> Iterator[Site]:
     shutil.rmtree(steps.path)
 
 
+def older_answer_to_a_launch(steps: Steps) -> bytes:
+    """What the host of this very release says to the launcher of a step."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs, HostPeer(steps.path) as peer, StateFolder.open(steps.path) as state:
+        ours.settimeout(WAIT_S)
+        peer.say(Launch(runtime_id=RuntimeId(3, 1, 0)), (state.folder.fileno(), state.folder.fileno(), theirs.fileno()))
+        return ours.recv(1 << 12)
+
+
 def test_the_package_is_replaced_under_live_steps(steps: Steps, site: Site, tmp_path: Path) -> None:
     """The newer client speaks to the older supervisors; a step is launched beside them; the older host ends with its last."""
     go = tmp_path / "go"
@@ -95,6 +108,7 @@ def test_the_package_is_replaced_under_live_steps(steps: Steps, site: Site, tmp_
     assert newer.host != older
     with older.open() as held:
         assert held.liveness() is Liveness.ALIVE
+        assert b"it was told to end" in older_answer_to_a_launch(steps)
         go.touch()
         ends = [site.run(_WAIT, steps.path, *of).split() for of in ((1, 0), (1, 1), (1, 2), (2, 0))]
         assert ends == [["40", "waited"], ["41", "waited"], ["42", "waited"], ["40", "waited"]]
