@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spurproc.core.durable.lock import FolderLock
-from spurproc.core.durable.private_folder import PrivateFolder
+from spurproc.core.durable.private_folder import PASSABLE, PrivateFolder
 from spurproc.errors import AlreadyGone, NotPermitted, SystemCallError
 
 
@@ -56,6 +56,21 @@ def test_an_open_folder_is_refused(tmp_path: Path, mode: int) -> None:
     (tmp_path / "run").chmod(mode)
     with pytest.raises(NotPermitted, match="its mode is"):
         PrivateFolder.open(tmp_path / "run")
+
+
+def test_a_passable_folder_is_neither_listed_nor_written_by_others(tmp_path: Path) -> None:
+    """Where others have to get at something by its name. It is asked for, and what it lets others do beside is refused."""
+    with PrivateFolder.create(tmp_path / "run", mode=PASSABLE) as made:
+        assert os.fstat(made.fileno()).st_mode & 0o7777 == 0o711
+        made.create_folder("below", mode=PASSABLE).close()
+        made.open_folder("below", mode=PASSABLE).close()
+    for mode in (0o700, 0o711):
+        (tmp_path / "run").chmod(mode)
+        PrivateFolder.open(tmp_path / "run", mode=PASSABLE).close()
+    for mode in (0o731, 0o713, 0o751, 0o755):
+        (tmp_path / "run").chmod(mode)
+        with pytest.raises(NotPermitted, match="not 0711"):
+            PrivateFolder.open(tmp_path / "run", mode=PASSABLE)
 
 
 @pytest.mark.needs_root

@@ -11,12 +11,13 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from types import TracebackType
 from typing import Self
 
 from spurproc.errors import InvalidArgument, NotPermitted, SystemCallError, from_errno
 
-__all__ = ["PrivateFolder", "named_errors"]
+__all__ = ["PASSABLE", "PRIVATE", "PrivateFolder", "named_errors"]
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -24,7 +25,11 @@ _STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _PRIVATE_FILE = 0o600
-_PRIVATE_FOLDER = 0o700
+
+PRIVATE = 0o700
+"""The mode of a folder that nobody else may enter."""
+PASSABLE = 0o711
+"""The mode of one that others pass through, to what they know by its name; they can neither list it nor put anything there."""
 
 
 @contextmanager
@@ -76,6 +81,7 @@ class PrivateFolder:
     """A folder of ours, mode 0700, reached through no symbolic link, and held by a descriptor.
 
     The folders above are not judged: a private folder may stand in /tmp. Methods take plain names inside the folder.
+    What opens or makes one takes the `mode` that it may have at most: PRIVATE, or PASSABLE where that is meant.
     """
 
     def __init__(self, path: str, fd: int, parent_fd: int) -> None:
@@ -84,27 +90,27 @@ class PrivateFolder:
         self._parent_fd = parent_fd
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> Self:
+    def open(cls, path: str | os.PathLike[str], *, mode: int = PRIVATE) -> Self:
         """Open an existing private folder; the caller owns it.
 
         Raises NotPermitted where it is not ours, not private, or behind a symbolic link; AlreadyGone where there is none.
         """
         where = _absolute(path)
-        return cls._obtained(where, "open", lambda: _open_parent(where), cls._open_checked)
+        return cls._obtained(where, "open", lambda: _open_parent(where), partial(cls._open_checked, mode=mode))
 
     @classmethod
-    def create(cls, path: str | os.PathLike[str]) -> Self:
-        """Make the folder, mode 0700 whatever the umask, and open it. Raises SystemCallError (EEXIST) where the name is taken."""
+    def create(cls, path: str | os.PathLike[str], *, mode: int = PRIVATE) -> Self:
+        """Make the folder, of `mode` whatever the umask, and open it. Raises SystemCallError (EEXIST) where the name is taken."""
         where = _absolute(path)
-        return cls._obtained(where, "make", lambda: _open_parent(where), cls._make)
+        return cls._obtained(where, "make", lambda: _open_parent(where), partial(cls._make, mode=mode))
 
-    def open_folder(self, name: str) -> Self:
+    def open_folder(self, name: str, *, mode: int = PRIVATE) -> Self:
         """An existing private folder in this one, as `open`; the caller owns it."""
-        return self._obtained(self._below(name), "open", self._open_again, self._open_checked)
+        return self._obtained(self._below(name), "open", self._open_again, partial(self._open_checked, mode=mode))
 
-    def create_folder(self, name: str) -> Self:
+    def create_folder(self, name: str, *, mode: int = PRIVATE) -> Self:
         """Make a private folder in this one, as `create`; the caller owns it."""
-        return self._obtained(self._below(name), "make", self._open_again, self._make)
+        return self._obtained(self._below(name), "make", self._open_again, partial(self._make, mode=mode))
 
     def _below(self, name: str) -> str:
         if "/" in name or name in ("", ".", ".."):
@@ -127,17 +133,17 @@ class PrivateFolder:
         return cls(where, fd, parent_fd)
 
     @classmethod
-    def _make(cls, path: str, parent_fd: int) -> int:
-        os.mkdir(os.path.basename(path), _PRIVATE_FOLDER, dir_fd=parent_fd)
-        return cls._open_made(path, parent_fd)
+    def _make(cls, path: str, parent_fd: int, *, mode: int) -> int:
+        os.mkdir(os.path.basename(path), PRIVATE, dir_fd=parent_fd)
+        return cls._open_made(path, parent_fd, mode)
 
     @classmethod
-    def _open_made(cls, path: str, parent_fd: int) -> int:
+    def _open_made(cls, path: str, parent_fd: int, mode: int) -> int:
         """The folder just made, if it is still that: in a parent that others may write, another may stand there by now."""
         fd = -1
         try:
-            fd = cls._open_checked(path, parent_fd)
-            os.fchmod(fd, _PRIVATE_FOLDER)
+            fd = cls._open_checked(path, parent_fd, mode=PRIVATE)
+            os.fchmod(fd, mode)
         except BaseException:
             if fd >= 0:
                 os.close(fd)
@@ -147,7 +153,7 @@ class PrivateFolder:
         return fd
 
     @staticmethod
-    def _open_checked(path: str, parent_fd: int) -> int:
+    def _open_checked(path: str, parent_fd: int, *, mode: int) -> int:
         name = os.path.basename(path)
         try:
             fd = os.open(name, _FOLDER, dir_fd=parent_fd)
@@ -159,8 +165,8 @@ class PrivateFolder:
         reason = ""
         if facts.st_uid != os.geteuid():
             reason = f"it belongs to user {facts.st_uid}"
-        elif facts.st_mode & 0o077:
-            reason = f"its mode is {stat.S_IMODE(facts.st_mode):04o}, not 0700 (chmod it, or let it be made here)"
+        elif facts.st_mode & 0o077 & ~mode:
+            reason = f"its mode is {stat.S_IMODE(facts.st_mode):04o}, not {mode:04o} (chmod it, or let it be made here)"
         if reason:
             os.close(fd)
             raise _distrust(path, reason)
