@@ -13,7 +13,7 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from importlib import import_module
 from importlib.metadata import version
@@ -98,11 +98,16 @@ def inspect_json(*arguments: str | int | Path, env: Mapping[str, str] | None = N
 
 def inspect_on_terminal(*arguments: str, env: Mapping[str, str] | None = None) -> Said:
     """Run it on a terminal of 80 columns; `out` is all that it wrote there, lines ended by newlines alone."""
+    return on_terminal([str(PROGRAM), *arguments], env=env)
+
+
+def on_terminal(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Said:
+    """The same for any program."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
     kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
     with subprocess.Popen(
-        [PROGRAM, *arguments],
+        argv,
         stdin=slave,
         stdout=slave,
         stderr=slave,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spurproc.inspect.escape import escaped, escaped_json, printable
+from spurproc.command_line.escape import escaped, escaped_json, printable
 
 
 @pytest.mark.parametrize(

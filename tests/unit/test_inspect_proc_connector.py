@@ -39,7 +39,7 @@ def test_no_descriptor_left_is_no_lack_of_the_kernel() -> None:
     ):
         ProcConnector()
     assert caught.value.errno == errno.EMFILE
-    assert exit_code_of(caught.value) is ExitCode.FAILS
+    assert exit_code_of(caught.value, {}) is ExitCode.FAILS
 
 
 @pytest.mark.parametrize("code", [errno.EPROTONOSUPPORT, errno.EAFNOSUPPORT, errno.ESOCKTNOSUPPORT])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spurproc.inspect.answer import Block, Facts, Grid, Line, Toned
-from spurproc.inspect.render import rendered
+from spurproc.command_line.answer import Block, Facts, Grid, Line, Toned
+from spurproc.command_line.render import rendered
 from tests.inspect_program import plain, words
 
 LONG = "/sys/fs/cgroup/" + "nested/" * 30

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from spurproc.command_line.render import rendered
 from spurproc.core.tree.process_walk import ProcessRow
-from spurproc.inspect.render import rendered
 from spurproc.inspect.tree_members import Escape, Member, Way, below, ordered
 from spurproc.inspect.tree_usage import Usage, state_word
 from spurproc.inspect.tree_view import Shown, tree_blocks, tree_fields

@@ -23,7 +23,7 @@ from spurproc.errors import (
 )
 from spurproc.inspect.doctor.facilities import LOST
 from spurproc.inspect.exit_code import ExitCode
-from spurproc.inspect.main import _complain, exit_code_of
+from spurproc.inspect.main import exit_code_of, main
 from spurproc.inspect.provenance import CONTAINMENT, EXIT_SOURCE, NOT_YET, ROUTE, STRENGTH, exit_rows
 from spurproc.inspect.signal_name import parse_signal, signal_text
 from spurproc.inspect.signalling import _exit_code
@@ -56,7 +56,7 @@ def test_every_word_has_its_text() -> None:
     ],
 )
 def test_what_an_error_means(error: Exception, code: ExitCode) -> None:
-    assert exit_code_of(error) is code
+    assert exit_code_of(error, {}) is code
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_what_a_signal_report_means(signalled: int, reasons: list[str], complete
 
 
 def test_a_complaint_is_one_printable_line(capsys: pytest.CaptureFixture[str]) -> None:
-    _complain("a\x1b[2J\n" + "b" * 5000 + "/end")
+    main.__self__._complain("a\x1b[2J\n" + "b" * 5000 + "/end")  # type: ignore[attr-defined]  # of its frame
     said = capsys.readouterr().err
     assert said.startswith(r"spurproc-inspect: a\x1b[2J\n")
     assert said.endswith("b/end\n")

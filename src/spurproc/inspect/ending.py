@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from spurproc.command_line.answer import Answer, Cell, Facts, Toned
+from spurproc.command_line.output import json_option
 from spurproc.core.exit_info import ExitInfo, ExitKind
 from spurproc.core.observation import Liveness
 from spurproc.core.recorded.end import NotYet, end_of, info_of
-from spurproc.inspect.answer import Answer, Cell, Facts, Toned
 from spurproc.inspect.exit_code import ExitCode
 from spurproc.inspect.held import HeldFolder, HeldProcess, open_folder, open_process
-from spurproc.inspect.output import json_option
 from spurproc.inspect.provenance import (
     NOT_YET,
     exit_fields,

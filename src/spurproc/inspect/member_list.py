@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from spurproc.command_line.answer import Block, Grid, Line, Toned
 from spurproc.core.tree.process_walk import ProcessRow, proc_shows_all
-from spurproc.inspect.answer import Block, Grid, Line, Toned
 from spurproc.inspect.process_facts import member_name
 
 __all__ = ["MemberList"]

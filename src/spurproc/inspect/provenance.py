@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from spurproc.command_line.answer import Cell, Toned
 from spurproc.core.cgroup.signal_report import Route
 from spurproc.core.exit_info import ExitInfo, ExitKind, ExitSource
 from spurproc.core.observation import Liveness, Observation
 from spurproc.core.process.identity import IdentityStrength, ProcessIdentity
 from spurproc.core.recorded.end import NotYet
 from spurproc.core.tree.members import Containment
-from spurproc.inspect.answer import Cell, Toned
 from spurproc.inspect.held import HeldFolder, HeldProcess
 from spurproc.inspect.target import StepTarget
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import click
 
+from spurproc.command_line.answer import Answer, Cell, Facts, Toned
+from spurproc.command_line.output import json_option
 from spurproc.core.exit_info import ExitInfo
 from spurproc.core.tree.members import Containment, members
 from spurproc.errors import SpurprocError
-from spurproc.inspect.answer import Answer, Cell, Facts, Toned
 from spurproc.inspect.ending import NotEnded, end_of_process, end_of_run
 from spurproc.inspect.exit_code import ExitCode
 from spurproc.inspect.held import HeldFolder, HeldProcess, open_folder, open_process
 from spurproc.inspect.member_list import MemberList
-from spurproc.inspect.output import json_option
 from spurproc.inspect.process_facts import STATES, ProcessFacts, process_facts
 from spurproc.inspect.provenance import (
     containment_fields,

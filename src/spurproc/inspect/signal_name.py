@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from spurproc.inspect.parameter import ParameterType
+from spurproc.command_line.parameter import ParameterType
 
 __all__ = ["SIGNAL", "parse_signal", "signal_text"]
 

@@ -10,16 +10,16 @@ from typing import Any
 
 import click
 
+from spurproc.command_line.answer import Answer, Block, Cell, Facts, Grid, Toned
+from spurproc.command_line.output import json_option
 from spurproc.core.cgroup.signal_report import Refusal, RefusalReason, Route, SignalReport
 from spurproc.core.facilities import Facilities
 from spurproc.core.observation import Liveness
 from spurproc.core.process.pidfd import Pidfd
 from spurproc.core.tree.signalling import signal_tree
 from spurproc.errors import AlreadyGone, Busy, NotPermitted, SignalRefused, Unsupported
-from spurproc.inspect.answer import Answer, Block, Cell, Facts, Grid, Toned
 from spurproc.inspect.exit_code import ExitCode
 from spurproc.inspect.held import HeldFolder, open_folder, open_process
-from spurproc.inspect.output import json_option
 from spurproc.inspect.provenance import ROUTE, process_fields, process_rows, run_fields, run_rows, step_fields, step_rows
 from spurproc.inspect.signal_name import SIGNAL, signal_text
 from spurproc.inspect.target import TARGET, FolderTarget, StepTarget, Target

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
+from spurproc.command_line.escape import escaped
+from spurproc.command_line.parameter import ParameterType
 from spurproc.errors import InvalidArgument
-from spurproc.inspect.escape import escaped
-from spurproc.inspect.parameter import ParameterType
 from spurproc.proto.runtime_id import RuntimeId
 
 __all__ = ["TARGET", "FolderTarget", "InodeTarget", "PidTarget", "StepTarget", "Target", "parse_target"]

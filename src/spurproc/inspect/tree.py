@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
+from spurproc.command_line.answer import Answer, Block, Cell, Facts, Toned
+from spurproc.command_line.output import json_option
 from spurproc.core.tree.process_walk import proc_shows_all
-from spurproc.inspect.answer import Answer, Block, Cell, Facts, Toned
 from spurproc.inspect.exit_code import ExitCode
-from spurproc.inspect.output import json_option
 from spurproc.inspect.provenance import observation_fields, observation_rows
 from spurproc.inspect.target import TARGET, Target
 from spurproc.inspect.tree_members import Escape, Member, tree_members

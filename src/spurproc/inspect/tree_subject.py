@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from spurproc.command_line.answer import Cell
 from spurproc.core.observation import Observation
 from spurproc.core.tree.members import ProcessTree
-from spurproc.inspect.answer import Cell
 from spurproc.inspect.held import HeldFolder, HeldProcess, open_folder, open_process
 from spurproc.inspect.provenance import (
     containment_fields,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spurproc.inspect.answer import Block, Cell, Grid, Line, Toned
+from spurproc.command_line.answer import Block, Cell, Grid, Line, Toned
 from spurproc.inspect.tree_members import Escape, Member
 from spurproc.inspect.tree_usage import Usage, state_word
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
+from spurproc.command_line.answer import Answer
+from spurproc.command_line.output import json_option
+from spurproc.command_line.parameter import ParameterType
 from spurproc.core.exit_info import ExitInfo
 from spurproc.errors import WaitTimeout
-from spurproc.inspect.answer import Answer
 from spurproc.inspect.ending import Subject, ended_answer, not_ended_answer
 from spurproc.inspect.held import open_folder, open_process
-from spurproc.inspect.output import json_option
-from spurproc.inspect.parameter import ParameterType
 from spurproc.inspect.provenance import process_fields, process_rows, run_fields, run_rows, step_fields, step_rows
 from spurproc.inspect.target import TARGET, FolderTarget, StepTarget, Target
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import click
 
+from spurproc.command_line.answer import Line
+from spurproc.command_line.output import Stream, json_option
 from spurproc.core.deadline import deadline_after, has_passed, left_s, poll_ms, shortest_s
 from spurproc.core.tree.members import ProcessTree
 from spurproc.errors import AlreadyGone, SpurprocError
-from spurproc.inspect.answer import Line
 from spurproc.inspect.exit_code import ExitCode
 from spurproc.inspect.happening import Happening
-from spurproc.inspect.output import Stream, json_option
 from spurproc.inspect.proc_connector import ProcConnector, events_offset_ns
 from spurproc.inspect.proc_events import Lost, ProcEvent
 from spurproc.inspect.target import TARGET, Target

@@ -8,9 +8,10 @@ from typing import Literal
 
 import click
 
+from spurproc.command_line.answer import Answer, Block, Cell, Grid, Line, Toned
+from spurproc.command_line.output import json_option
 from spurproc.core.facilities import Facilities
 from spurproc.errors import SpurprocError
-from spurproc.inspect.answer import Answer, Block, Cell, Grid, Line, Toned
 from spurproc.inspect.doctor.cgroups import find_cgroups
 from spurproc.inspect.doctor.facilities import find_facilities
 from spurproc.inspect.doctor.finding import Finding, Status
@@ -18,7 +19,6 @@ from spurproc.inspect.doctor.limits import find_limits
 from spurproc.inspect.doctor.program import find_program
 from spurproc.inspect.doctor.surroundings import find_surroundings
 from spurproc.inspect.exit_code import ExitCode
-from spurproc.inspect.output import json_option
 
 __all__ = ["command"]
 

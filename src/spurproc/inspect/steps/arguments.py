@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
+from spurproc.command_line.parameter import ParameterType
 from spurproc.errors import InvalidArgument
-from spurproc.inspect.parameter import ParameterType
 from spurproc.proto.runtime_id import RuntimeId
 
 __all__ = ["STEP", "state_dir_argument", "step_argument"]

@@ -9,9 +9,9 @@ import click
 
 from spurproc.client.journal_event import JournalEvent
 from spurproc.client.step import Step
-from spurproc.inspect.answer import Line
+from spurproc.command_line.answer import Line
+from spurproc.command_line.output import Stream, json_option
 from spurproc.inspect.exit_code import ExitCode
-from spurproc.inspect.output import Stream, json_option
 from spurproc.inspect.provenance import exit_fields
 from spurproc.inspect.steps.arguments import state_dir_argument, step_argument
 from spurproc.proto.runtime_id import RuntimeId

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from spurproc.inspect.answer import Answer, Block, Grid, Line, Toned
+from spurproc.command_line.answer import Answer, Block, Grid, Line, Toned
+from spurproc.command_line.output import json_option
 from spurproc.inspect.exit_code import ExitCode
-from spurproc.inspect.output import json_option
 from spurproc.inspect.steps.arguments import state_dir_argument
 from spurproc.inspect.steps.findings import Finding, Weight, find_all
 

@@ -9,9 +9,9 @@ from typing import Literal
 import click
 
 from spurproc.client.step import Step
+from spurproc.command_line.output import OutputLost, json_option
 from spurproc.errors import InvalidArgument, SpurprocError, Unsupported
 from spurproc.inspect.exit_code import ExitCode
-from spurproc.inspect.output import OutputLost, json_option
 from spurproc.inspect.steps.arguments import state_dir_argument, step_argument
 from spurproc.proto.runtime_id import RuntimeId
 

@@ -9,11 +9,11 @@ import click
 from spurproc.client.adoption import RefusedFolder, adopt
 from spurproc.client.status import StepStatus
 from spurproc.client.step import Step
+from spurproc.command_line.answer import Answer, Block, Cell, Grid, Line, Toned
+from spurproc.command_line.output import json_option
 from spurproc.core.observation import Liveness
 from spurproc.errors import AlreadyGone, SpurprocError
-from spurproc.inspect.answer import Answer, Block, Cell, Grid, Line, Toned
 from spurproc.inspect.exit_code import ExitCode
-from spurproc.inspect.output import json_option
 from spurproc.inspect.provenance import exit_fields
 from spurproc.inspect.steps.arguments import state_dir_argument
 

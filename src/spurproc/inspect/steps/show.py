@@ -7,10 +7,10 @@ import shlex
 from typing import Any
 
 from spurproc.client.status import StepStatus
+from spurproc.command_line.answer import Answer, Cell, Facts, Toned
 from spurproc.core.process.identity import ProcessIdentity
 from spurproc.core.tree.members import members
 from spurproc.errors import SpurprocError
-from spurproc.inspect.answer import Answer, Cell, Facts, Toned
 from spurproc.inspect.exit_code import ExitCode
 from spurproc.inspect.held_step import hold_step, open_step
 from spurproc.inspect.member_list import MemberList

@@ -10,8 +10,8 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from spurproc.inspect.answer import Block, Cell, Facts, Grid, Line
-from spurproc.inspect.escape import escaped
+from spurproc.command_line.answer import Block, Cell, Facts, Grid, Line
+from spurproc.command_line.escape import escaped
 
 __all__ = ["rendered"]
 

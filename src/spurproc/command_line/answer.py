@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from spurproc.inspect.exit_code import ExitCode
-
 __all__ = ["Answer", "Block", "Cell", "Facts", "Grid", "Line", "Toned"]
 
 
@@ -52,6 +50,6 @@ Block = Line | Facts | Grid
 class Answer:
     """What a command found. Strings as they came from outside: both ways out escape them."""
 
-    exit_code: ExitCode
+    exit_code: int
     fields: Mapping[str, Any]
     blocks: Sequence[Block] = field(default=())

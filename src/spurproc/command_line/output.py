@@ -14,8 +14,8 @@ from typing import Any
 
 import click
 
-from spurproc.inspect.answer import Answer, Block
-from spurproc.inspect.escape import escaped_json
+from spurproc.command_line.answer import Answer, Block
+from spurproc.command_line.escape import escaped_json
 
 __all__ = ["COMMAND", "OutputLost", "Stream", "json_option", "wants_json", "write_answer"]
 
@@ -57,7 +57,7 @@ def _document(answer: Answer, command: str) -> str:
 
 
 def _text(blocks: Sequence[Block]) -> str:
-    from spurproc.inspect.render import rendered  # noqa: PLC0415 - rich is loaded for text alone
+    from spurproc.command_line.render import rendered  # noqa: PLC0415 - rich is loaded for text alone
 
     return rendered(blocks, terminal=sys.stdout is not None and sys.stdout.isatty())
 
