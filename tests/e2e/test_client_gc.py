@@ -48,6 +48,26 @@ def test_only_what_is_acknowledged_and_over_goes(steps: Steps, tmp_path: Path) -
     assert running.wait(WAIT_S).code == 0
 
 
+def test_others_are_not_even_looked_at(steps: Steps) -> None:
+    """Who removes one step after the other says which."""
+    one, other = _over(steps), _over(steps)
+    bad = steps.path / "runtime" / ".new-1.1.0-00000000"
+    bad.mkdir(mode=0o700)
+    report = gc(steps.path, only=(one.runtime_id,))
+    assert (report.removed, report.swept, report.kept) == ((one.runtime_id,), (), ())
+    assert folder_of(other).exists()
+    assert gc(steps.path, only=(one.runtime_id,)).removed == ()
+    assert gc(steps.path).removed == (other.runtime_id,)
+    bad.rmdir()
+
+
+def test_a_journal_from_the_future_keeps_no_step_for_ever(steps: Steps) -> None:
+    """The clock was set back: without an age that is asked for, none is compared."""
+    step = _over(steps)
+    os.utime(folder_of(step) / "journal.jsonl", (2**32, 2**32))
+    assert gc(steps.path).removed == (step.runtime_id,)
+
+
 def test_a_step_stays_as_long_as_it_is_asked_to(steps: Steps) -> None:
     """By the time since something was written to its journal."""
     step = _over(steps)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from spurproc.client.removal import delete_folder, remove_cgroups, retire_folder
@@ -42,18 +43,19 @@ class GcReport:
     kept: tuple[KeptFolder, ...]
 
 
-def gc(state_dir: str | os.PathLike[str], older_than_s: float = 0.0) -> GcReport:
+def gc(state_dir: str | os.PathLike[str], older_than_s: float = 0.0, *, only: Collection[RuntimeId] | None = None) -> GcReport:
     """Remove the steps that are acknowledged, and what killed launches and removals have left behind.
 
     A step goes once it is acknowledged, nothing is owed, its supervisor is gone, and its journal was not written to for
-    `older_than_s`, by the wall clock. What is left of its cgroups goes with it. Nothing that runs is touched, no link is
-    followed, and what cannot be read is kept and told. Raises as `adopt`.
+    `older_than_s`, by the wall clock; 0: at once. What is left of its cgroups goes with it. Nothing that runs is touched, no
+    link is followed, and what cannot be read is kept and told. `only`: look at these steps, and at nothing else. Raises as
+    `adopt`.
     """
     if not checked_seconds("older_than_s", older_than_s) >= 0:
         raise InvalidArgument(f"older_than_s: {older_than_s!r} is below 0")
     with StateFolder.open(state_dir) as state:
         collection = _Collection(state, older_than_s)
-        ids, others = state.names()
+        ids, others = state.names() if only is None else (only, ())
         for runtime_id in ids:
             collection.consider(runtime_id)
         for name in others:
@@ -92,7 +94,7 @@ class _Collection:
             return "it is not over"
         if history.acknowledged is None:
             return "it is not acknowledged"
-        if _age_s(step.folder, JOURNAL_NAME) < self._older_than_s:
+        if self._older_than_s > 0 and _age_s(step.folder, JOURNAL_NAME) < self._older_than_s:
             return f"it was written to within {self._older_than_s:g} s"
         return ""
 

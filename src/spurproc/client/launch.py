@@ -29,19 +29,29 @@ __all__ = ["launch"]
 _READY_WITHIN_S = 30.0
 
 
-def launch(spec: StepSpec, state_dir: str | os.PathLike[str], *, start: bool = True, timeout_s: float = 30.0) -> Step:
+def launch(
+    spec: StepSpec,
+    state_dir: str | os.PathLike[str],
+    *,
+    start: bool = True,
+    timeout_s: float = 30.0,
+    create: bool = True,
+    folder_inode: tuple[int, int] | None = None,
+) -> Step:
     """Launch a supervised step, and return once its leader was exec'd or its end is recorded, whichever comes first.
 
     The step outlives its launcher, whatever becomes of that. `start` false: it stands ready, and runs once `Step.start` says so.
     A leader that does not start is no error here: that is the step's end, NOT_STARTED, with the reason. After `timeout_s` a step
-    whose start blocks is returned as it is, and goes on. The state folder is made if it is missing, its last part only.
+    whose start blocks is returned as it is, and goes on. `create`: the state folder is made if it is missing, its last part
+    only. `folder_inode`: device and inode of the state folder that is meant; where another stands by now nothing is made.
 
-    Raises InvalidArgument for a step that exists, and SystemCallError, Unsupported and the like for what cannot be made. Nothing
+    Raises InvalidArgument for a step that exists, NotPermitted for another state folder than the one meant, AlreadyGone where
+    there is none and none is to be made, and SystemCallError, Unsupported and the like for what cannot be made. Nothing
     is left then, unless the message says that the step can still be adopted: where a supervisor might be at work on it.
     """
     checked_seconds("timeout_s", timeout_s)
     record = spec.record()
-    with step_errors(record.runtime_id), StateFolder.open(state_dir, create=True) as state:
+    with step_errors(record.runtime_id), StateFolder.open(state_dir, create=create, inode=folder_inode) as state:
         step, lock = _publish(state, record)
         with step, closing(lock), _handed_over(state, step, lock) as connection:
             if start:

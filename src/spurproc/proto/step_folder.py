@@ -16,7 +16,7 @@ from typing import Self
 from spurproc.core.durable.journal import JOURNAL_NAME, read_journal
 from spurproc.core.durable.private_folder import PrivateFolder
 from spurproc.core.vantage import read_boot_id
-from spurproc.errors import AlreadyGone, InvalidArgument, RecordInvalid, RecordTooNew, SystemCallError
+from spurproc.errors import AlreadyGone, InvalidArgument, NotPermitted, RecordInvalid, RecordTooNew, SystemCallError
 from spurproc.proto.codec import decode, version_of
 from spurproc.proto.descriptor import DESCRIPTOR_LIMIT_BYTES, DESCRIPTOR_NAME, Descriptor
 from spurproc.proto.journal_record import History, history_of
@@ -104,11 +104,16 @@ class StateFolder:
         self.runtime = runtime
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, create: bool = False) -> Self:
-        """Open it; `create`: make what is missing, its last part only. Raises NotPermitted and the like, naming the folder."""
-        folder = _opened(path, create=create)
+    def open(cls, path: str | os.PathLike[str], *, create: bool = False, inode: tuple[int, int] | None = None) -> Self:
+        """Open it; `create`: make what is missing, its last part only; `inode`: only if it has this device and inode.
+
+        Raises NotPermitted and the like, naming the folder. With `inode` nothing is made but the folder of the steps, in the
+        very folder that was opened.
+        """
+        folder = _opened(path, create=create and inode is None)
         try:
-            return cls(folder, _runtime_of(folder, create=create))
+            _check_inode(folder, inode)
+            return cls(folder, _runtime_of(folder, create=create or inode is not None))
         except BaseException:
             folder.close()
             raise
@@ -149,6 +154,15 @@ def _opened(path: str | os.PathLike[str], *, create: bool) -> PrivateFolder:
         with suppress(FileExistsError):
             return _created(path)
     return PrivateFolder.open(path)
+
+
+def _check_inode(folder: PrivateFolder, inode: tuple[int, int] | None) -> None:
+    """What stands at the path by now may be another one, and somebody else's."""
+    facts = os.fstat(folder.fileno())
+    if inode is not None and (facts.st_dev, facts.st_ino) != inode:
+        raise NotPermitted(
+            errno.EPERM, f"cannot use the state folder {folder.path!r}: another folder stands there than the one meant"
+        )
 
 
 def _created(path: str | os.PathLike[str]) -> PrivateFolder:
