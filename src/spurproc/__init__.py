@@ -15,7 +15,9 @@ from importlib import import_module as _import_module
 
 from spurproc.errors import (
     AlreadyGone,
+    AlreadyOwned,
     Busy,
+    ConfigurationInvalid,
     ExitUnknown,
     IdentityUnreadable,
     InvalidArgument,
@@ -23,6 +25,7 @@ from spurproc.errors import (
     NotCgroup2,
     NotPermitted,
     NotStarted,
+    OwnershipLost,
     ProcessFailed,
     RecordInvalid,
     RecordTooNew,
@@ -76,10 +79,12 @@ if TYPE_CHECKING:
 __all__ = [
     "Adoption",
     "AlreadyGone",
+    "AlreadyOwned",
     "Busy",
     "Cgroup",
     "CgroupLimits",
     "CgroupRecord",
+    "ConfigurationInvalid",
     "Containment",
     "EventKind",
     "ExitInfo",
@@ -103,6 +108,7 @@ __all__ = [
     "NotStarted",
     "Observation",
     "Owed",
+    "OwnershipLost",
     "Pidfd",
     "ProcessFailed",
     "ProcessIdentity",

@@ -4,13 +4,16 @@
 
     SpurprocError
     |- InvalidArgument (ValueError)         the caller passed something that cannot mean anything
+    |  `- ConfigurationInvalid              settings of the agent that cannot be used: each with where it stands
     |- Unsupported                          this host cannot do it; says what is missing
     |- SystemCallError (OSError)            the kernel said no; `errno` is real
     |  |- KernelTooOld                      ENOSYS and its like: the kernel lacks it
     |  |- NotPermitted (PermissionError)    EPERM, EACCES
     |  |- AlreadyGone (ProcessLookupError)  ESRCH, ENOENT, ENODEV, ESTALE: what was named is not there any more
     |  |- Busy                              EBUSY, EAGAIN, ETXTBSY
+    |  |  `- AlreadyOwned                   another agent has the state folder; says which
     |  `- SpawnError                        a program did not start; says at which stage
+    |- OwnershipLost                        the agent's state folder is not its own any more: nothing is written there
     |- SignalRefused                        a signal that spurproc will not send: pid <= 1, the caller itself, its own cgroup
     |- NotCgroup2                           a folder that poses as a cgroup
     |- IdentityUnreadable                   a process whose identity cannot be established
@@ -32,11 +35,14 @@ import os
 
 TYPE_CHECKING = False  # as in the package: `typing` is not worth its import here
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
 __all__ = [
     "AlreadyGone",
+    "AlreadyOwned",
     "Busy",
+    "ConfigurationInvalid",
     "ExitUnknown",
     "IdentityUnreadable",
     "InvalidArgument",
@@ -44,6 +50,7 @@ __all__ = [
     "NotCgroup2",
     "NotPermitted",
     "NotStarted",
+    "OwnershipLost",
     "ProcessFailed",
     "RecordInvalid",
     "RecordTooNew",
@@ -66,6 +73,14 @@ class SpurprocError(Exception):
 
 class InvalidArgument(SpurprocError, ValueError):
     """An argument that cannot mean anything; the message names it."""
+
+
+class ConfigurationInvalid(InvalidArgument):
+    """Settings that cannot be used; `problems` are all of them, a sentence each."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(problems))
 
 
 class Unsupported(SpurprocError):
@@ -98,6 +113,14 @@ class Busy(SystemCallError):
     """The kernel cannot do it now and may later."""
 
 
+class AlreadyOwned(Busy):
+    """Another agent has the state folder; `owner` is its identity as text, None where it cannot be read."""
+
+    def __init__(self, message: str, owner: str | None) -> None:
+        self.owner = owner
+        super().__init__(_errno.EBUSY, message)
+
+
 class SpawnError(SystemCallError):
     """A program did not start: `errno` at `stage`, for `argv0`.
 
@@ -112,6 +135,10 @@ class SpawnError(SystemCallError):
         missing = f": its interpreter {interpreter!r}" if interpreter is not None else ""
         reason = detail or (os.strerror(errno) if errno else "the child ended before it reached exec")
         super().__init__(errno, f"cannot start {argv0!r}{missing}: {reason} (stage {stage})")
+
+
+class OwnershipLost(SpurprocError):
+    """The path of the agent's state folder does not lead to what it owns: the folder, or its lock, was removed or replaced."""
 
 
 class SignalRefused(SpurprocError):
