@@ -84,12 +84,18 @@ def requests_text() -> str:
 def picture() -> str:
     """The states from top to bottom; what leads past others in arcs, down on the right, up on the left. Hover for the events."""
     places = {state: place for place, state in enumerate(StepState)}
-    shapes = [_arrow(places[start], places[end], events) for (start, end), events in edges().items()]
-    shapes += [_box(state.value, place) for state, place in places.items()]
-    height = 2 * _TOP + _ROW * len(places)
+    arrows = [(places[start], places[end], events) for (start, end), events in edges().items()]
+    return draw("states of a supervisor", [state.value for state in StepState], arrows)
+
+
+def draw(label: str, names: list[str], arrows: list[tuple[int, int, list[str]]]) -> str:
+    """Boxes from top to bottom, and arrows between them by their places."""
+    shapes = [_arrow(start, end, events) for start, end, events in arrows]
+    shapes += [_box(name, place) for place, name in enumerate(names)]
+    height = 2 * _TOP + _ROW * len(names)
     head = '<defs><marker id="tip" markerWidth="8" markerHeight="8" refX="7" refY="3" orient="auto">'
     head += '<path d="M0,0 L8,3 L0,6 z" fill="currentColor"/></marker></defs>'
-    return f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="states of a supervisor">{head}{"".join(shapes)}</svg>'
+    return f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{label}">{head}{"".join(shapes)}</svg>'
 
 
 def _box(name: str, place: int) -> str:
