@@ -48,6 +48,14 @@ def test_wheel_holds_every_module(wheel: Path) -> None:
     assert {name for name in ZipFile(wheel).namelist() if name.endswith(".py")} == source
 
 
+def test_wheel_holds_the_units(wheel: Path) -> None:
+    """Those of systemd, outside of the package."""
+    names = {name.partition(".data/data/")[2] for name in ZipFile(wheel).namelist()}
+    units = {f"share/spurproc/systemd/{path.name}" for path in (ROOT / "packaging" / "systemd").iterdir()}
+    assert units
+    assert units <= names
+
+
 def test_wheel_is_for_every_python(wheel: Path) -> None:
     """One wheel an architecture: the stable ABI from CPython 3.11 on."""
     assert "-cp311-abi3-" in wheel.name
