@@ -72,9 +72,9 @@ def _copy(target: Path) -> None:
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True
     )
     for name in filter(None, listed.stdout.decode().split("\0")):
-        if (ROOT / name).exists():  # else removed, and not committed yet
+        if os.path.lexists(ROOT / name):  # else removed, and not committed yet
             (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, target / name)
+            shutil.copy2(ROOT / name, target / name, follow_symlinks=False)  # trees of sysfs have links to folders
 
 
 def _make_python(target: Path) -> Path:

@@ -1,0 +1,114 @@
+"""The specs of the Container Device Interface on this node, and the devices in them: JSON, and YAML where PyYAML is installed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from spurproc.agent.inventory.node_files import NodeFiles, Unreadable
+
+__all__ = ["CdiDevice", "read_cdi_devices"]
+
+_FOLDERS = ("/etc/cdi", "/var/run/cdi")
+"""What stands in a later one replaces a device of the same name."""
+_JSON, _YAML = (".json",), (".yaml", ".yml")
+_KIND = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*/[A-Za-z0-9][A-Za-z0-9_.-]*", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CdiDevice:
+    """One device of a spec: `kind` is `vendor/class`; `nodes` are the files of it in /dev, on the host."""
+
+    kind: str
+    name: str
+    nodes: frozenset[str]
+    where: str
+
+    @property
+    def vendor(self) -> str:
+        """Whose it is, such as `nvidia.com`."""
+        return self.kind.partition("/")[0]
+
+    def __str__(self) -> str:
+        return f"{self.kind}={self.name}"
+
+
+class _Node(msgspec.Struct, rename="camel", kw_only=True):
+    path: str
+    host_path: str = ""
+
+
+class _Edits(msgspec.Struct, rename="camel", kw_only=True):
+    device_nodes: list[_Node] | None = None
+
+
+class _Device(msgspec.Struct, rename="camel", kw_only=True):
+    name: str
+    container_edits: _Edits
+
+
+class _Spec(msgspec.Struct, rename="camel", kw_only=True):
+    cdi_version: str
+    kind: str
+    devices: list[_Device]
+
+
+def read_cdi_devices(files: NodeFiles, device_class: str) -> tuple[CdiDevice, ...]:
+    """Those of `device_class`, in the order of their names. Raises Unreadable for any spec that cannot be read.
+
+    Source: the Container Device Interface specification, "CDI JSON Specification" and "Error Handling".
+    """
+    devices: dict[str, CdiDevice] = {}
+    for folder in _FOLDERS:
+        here: dict[str, CdiDevice] = {}
+        for name in files.names(folder) or ():
+            if name.endswith(_JSON + _YAML):
+                _add(here, _devices_of(_spec(files, f"{folder}/{name}"), f"{folder}/{name}"))
+        devices |= here
+    return tuple(devices[name] for name in sorted(devices) if devices[name].kind.endswith(f"/{device_class}"))
+
+
+def _add(here: dict[str, CdiDevice], devices: list[CdiDevice]) -> None:
+    for device in devices:
+        other = here.setdefault(str(device), device)
+        if other is not device:
+            raise Unreadable(f"cannot tell which {device} is meant: {other.where} and {device.where} have one")
+
+
+def _spec(files: NodeFiles, path: str) -> _Spec:
+    text = files.read(path)
+    try:
+        content = msgspec.json.decode(text.encode("utf-8", "surrogateescape")) if path.endswith(_JSON) else _yaml(text, path)
+        spec = msgspec.convert(content, _Spec)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise Unreadable(f"cannot read {path}: {error}") from None
+    if not _KIND.fullmatch(spec.kind):
+        raise Unreadable(f"cannot read {path}: kind {spec.kind!r:.100} is not vendor/class")
+    return spec
+
+
+def _yaml(text: str, path: str) -> Any:
+    """As long as it is not read, it may have any device in it."""
+    try:
+        import yaml  # noqa: PLC0415  # on a node without such a spec it is not needed
+    except ImportError:
+        raise Unreadable(f"cannot read {path}: the package 'pyyaml' is missing: pip install 'spurproc[agent]'") from None
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise Unreadable(f"cannot read {path}: {' '.join(str(error).split())}") from None
+
+
+def _devices_of(spec: _Spec, where: str) -> list[CdiDevice]:
+    return [
+        CdiDevice(
+            kind=spec.kind,
+            name=device.name,
+            nodes=frozenset(node.host_path or node.path for node in device.container_edits.device_nodes or ()),
+            where=where,
+        )
+        for device in spec.devices
+    ]
