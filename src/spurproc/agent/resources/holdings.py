@@ -1,0 +1,66 @@
+"""Who has each CPU and each GPU, and how much of the rest is taken. It counts what it is told, and judges nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from spurproc.agent.inventory.reading import Gpu, Inventory
+from spurproc.agent.resources.allocation import Allocation
+from spurproc.proto.attempt_id import AttemptId
+
+__all__ = ["Holdings"]
+
+
+class Holdings:
+    """All that is allocated, from the side of the things."""
+
+    def __init__(self) -> None:
+        self.cpus: dict[int, AttemptId] = {}
+        self.gpus: dict[str, AttemptId] = {}
+        """By each of the names of a GPU: who shares one with a GPU that is held may be the same device."""
+        self.memory_bytes = 0
+        self.generic: dict[str, int] = {}
+
+    def add(self, key: AttemptId, allocation: Allocation) -> None:
+        """`key` holds it from now on."""
+        self.cpus.update(dict.fromkeys(allocation.cpus, key))
+        self.gpus.update(dict.fromkeys(_names(allocation), key))
+        self.memory_bytes += allocation.memory_bytes
+        for name, count in allocation.generic.items():
+            self.generic[name] = self.generic.get(name, 0) + count
+
+    def remove(self, allocation: Allocation) -> None:
+        """Nobody holds it any more."""
+        for cpu in allocation.cpus:
+            del self.cpus[cpu]
+        for name in _names(allocation):
+            del self.gpus[name]
+        self.memory_bytes -= allocation.memory_bytes
+        for name, count in allocation.generic.items():
+            self.generic[name] -= count
+
+    def holder_of(self, gpu: Gpu) -> AttemptId | None:
+        """Who has it, or a GPU at its address, or one with its UUID."""
+        return next((self.gpus[name] for name in gpu.names if name in self.gpus), None)
+
+    def free_of(self, inventory: Inventory) -> Inventory:
+        """What of it nobody has. What is held and not in it takes nothing from the rest, and less than nothing is never free."""
+        return Inventory(
+            cpus=tuple(cpu for cpu in inventory.cpus if cpu not in self.cpus),
+            memory_bytes=max(0, inventory.memory_bytes - self.memory_bytes),
+            gpus=tuple(gpu for gpu in inventory.gpus if self.holder_of(gpu) is None),
+            generic=_above_zero({name: count - self.generic.get(name, 0) for name, count in inventory.generic.items()}),
+        )
+
+    def beyond(self, inventory: Inventory) -> tuple[int, Mapping[str, int]]:
+        """The memory and the generic resources that are held and that it has not got any more."""
+        generic = {name: count - inventory.generic.get(name, 0) for name, count in self.generic.items()}
+        return max(0, self.memory_bytes - inventory.memory_bytes), _above_zero(generic)
+
+
+def _names(allocation: Allocation) -> Iterator[str]:
+    return (name for gpu in allocation.gpus for name in gpu.names)
+
+
+def _above_zero(counts: Mapping[str, int]) -> Mapping[str, int]:
+    return {name: count for name, count in sorted(counts.items()) if count > 0}
