@@ -1,0 +1,142 @@
+"""What becomes durable about an attempt. Each function is the body of one transaction of the agent's store."""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+from typing import TypeVar
+
+from spurproc.agent.jobs.job_spec import JobSpec
+from spurproc.agent.resources.allocation import Allocation
+from spurproc.agent.store.attempt_row import COLUMNS, AttemptRow, AttemptState, CancelIntent, DamagedRow, Obligation, row_of
+from spurproc.core.exit_info import ExitInfo
+from spurproc.errors import AlreadyGone, InvalidArgument, RecordInvalid
+from spurproc.proto.attempt_id import AttemptId
+from spurproc.proto.codec import decode, encode
+
+__all__ = [
+    "accept",
+    "discharge",
+    "find",
+    "forget",
+    "hold",
+    "intend_cancel",
+    "load_all",
+    "note_refusal",
+    "record_end",
+    "set_state",
+    "spec_of",
+]
+
+T = TypeVar("T")
+
+_WHERE = "the agent's store"
+_ONE = "WHERE job_id = ? AND run_attempt = ?"
+
+
+def accept(connection: sqlite3.Connection, attempt: AttemptId, spec: JobSpec, allocation: Allocation, *, at: float) -> bool:
+    """Take it on, with what it was given. False, and nothing is changed, where it was taken on before."""
+    done = connection.execute(
+        "INSERT INTO attempts (job_id, run_attempt, state, accepted_at, uid, allocation, spec) VALUES (?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT DO NOTHING",
+        (*_key(attempt), AttemptState.ACCEPTED.value, at, spec.uid, encode(allocation), encode(spec)),
+    )
+    return done.rowcount == 1
+
+
+def load_all(connection: sqlite3.Connection) -> tuple[list[AttemptRow], list[DamagedRow]]:
+    """All that are not forgotten, in order; and those that cannot be read, apart."""
+    rows, damaged = [], []
+    for fields in connection.execute(f"SELECT {COLUMNS} FROM attempts ORDER BY job_id, run_attempt"):
+        try:
+            rows.append(row_of(fields, _WHERE))
+        except RecordInvalid as error:
+            damaged.append(DamagedRow(attempt=AttemptId(fields[0], fields[1]), why=str(error)))
+    return rows, damaged
+
+
+def find(connection: sqlite3.Connection, attempt: AttemptId) -> AttemptRow | None:
+    """As it stands; None for one that was never taken on, or is forgotten. Raises RecordInvalid."""
+    fields = connection.execute(f"SELECT {COLUMNS} FROM attempts {_ONE}", _key(attempt)).fetchone()
+    return None if fields is None else row_of(fields, _WHERE)
+
+
+def spec_of(connection: sqlite3.Connection, attempt: AttemptId) -> JobSpec:
+    """What it runs. Raises AlreadyGone, RecordInvalid."""
+    return decode(_column(connection, attempt, "spec"), JobSpec, f"{_WHERE}, attempt {attempt}, spec")
+
+
+def set_state(connection: sqlite3.Connection, attempt: AttemptId, state: AttemptState) -> None:
+    """Where its life stands; it is held no more. Raises AlreadyGone for one that is not there."""
+    _update(connection, attempt, "state = ?, held_because = NULL", state.value)
+
+
+def hold(connection: sqlite3.Connection, attempt: AttemptId, why: str) -> None:
+    """Keep it, and all that it was given, until somebody can say more."""
+    _update(connection, attempt, "state = ?, held_because = ?", AttemptState.HELD.value, why)
+
+
+def intend_cancel(connection: sqlite3.Connection, attempt: AttemptId, intent: CancelIntent) -> CancelIntent:
+    """That it shall end. The first intent counts, and is what is returned."""
+    _update(connection, attempt, "cancel = coalesce(cancel, ?)", encode(intent))
+    return decode(_column(connection, attempt, "cancel"), CancelIntent, f"{_WHERE}, attempt {attempt}, cancel")
+
+
+def record_end(
+    connection: sqlite3.Connection,
+    attempt: AttemptId,
+    end: ExitInfo,
+    *,
+    started_at: float | None = None,
+    node_fault: str | None = None,
+) -> ExitInfo:
+    """How it ended, and with it what its report will say. The first end counts, and is what is returned."""
+    change = "started_at = iif(end IS NULL, ?, started_at), node_fault = iif(end IS NULL, ?, node_fault), end = coalesce(end, ?)"
+    _update(connection, attempt, change, started_at, node_fault, encode(end))
+    return decode(_column(connection, attempt, "end"), ExitInfo, f"{_WHERE}, attempt {attempt}, end")
+
+
+def discharge(connection: sqlite3.Connection, attempt: AttemptId, obligation: Obligation, outcome: str) -> bool:
+    """That it is owed no more, and how that came. False where it was discharged before: the first outcome stays."""
+    name = obligation.value
+    if _column(connection, attempt, name) is not None:
+        return False
+    _update(connection, attempt, f"{name} = ?", outcome)
+    return True
+
+
+def note_refusal(connection: sqlite3.Connection, attempt: AttemptId, why: str) -> int:
+    """Its report was refused for good, and why; it stays owed. How many times by now."""
+    _update(connection, attempt, "report_refusals = report_refusals + 1, report_refused_because = ?", why)
+    return int(_column(connection, attempt, "report_refusals"))
+
+
+def forget(connection: sqlite3.Connection, attempt: AttemptId) -> None:
+    """Remove it. Raises InvalidArgument where something is still owed; one that is not there is fine."""
+    row = find(connection, attempt)
+    if row is not None and row.owed:
+        owed = ", ".join(obligation.value for obligation in row.owed)
+        raise InvalidArgument(f"cannot forget attempt {attempt}: it still owes {owed}")
+    connection.execute(f"DELETE FROM attempts {_ONE}", _key(attempt))
+
+
+def _key(attempt: AttemptId) -> tuple[int, int]:
+    return attempt.job_id, attempt.run_attempt
+
+
+def _update(connection: sqlite3.Connection, attempt: AttemptId, change: str, *values: object) -> None:
+    done = connection.execute(f"UPDATE attempts SET {change} {_ONE}", (*values, *_key(attempt)))
+    if done.rowcount != 1:
+        raise _missing(attempt)
+
+
+def _column(connection: sqlite3.Connection, attempt: AttemptId, name: str) -> bytes:
+    fields = connection.execute(f"SELECT {name} FROM attempts {_ONE}", _key(attempt)).fetchone()
+    if fields is None:
+        raise _missing(attempt)
+    value: bytes = fields[0]
+    return value
+
+
+def _missing(attempt: AttemptId) -> AlreadyGone:
+    return AlreadyGone(errno.ENOENT, f"cannot find attempt {attempt} in {_WHERE}: it was forgotten, or never taken on")

@@ -1,0 +1,145 @@
+"""A database on a thread of its own, and the commit that all who wait for it share.
+
+A commit costs an fsync(2), and one fsync makes durable whatever was written before it. So who writes while the disk is busy waits
+for the next transaction, together with all others. Nothing of SQLite runs on the thread of an event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import groupby
+from typing import Any, Self, TypeVar
+
+from spurproc.agent.store.file import Schema, open_connection, told
+from spurproc.agent.store.transaction import CommitPoint, Failpoint, Work, read_alone, write_together
+from spurproc.errors import InvalidArgument
+
+__all__ = ["Database"]
+
+T = TypeVar("T")
+
+
+class _Request(Work):
+    """Work that somebody waits for, on an event loop."""
+
+    __slots__ = ("answer", "loop", "writes")
+
+    def __init__(self, body: Callable[[sqlite3.Connection], Any], *, writes: bool) -> None:
+        super().__init__(body)
+        self.loop = asyncio.get_running_loop()
+        self.answer: asyncio.Future[Any] = self.loop.create_future()
+        self.writes = writes
+
+
+def _go_on(point: CommitPoint) -> None:
+    """Where nobody makes a crash."""
+
+
+class Database:
+    """A database that this process alone writes. Owns its connection and its thread."""
+
+    def __init__(self, path: str, connection: sqlite3.Connection, failpoint: Failpoint) -> None:
+        """Takes `connection`. See `open`."""
+        self.path = path
+        self._connection = connection
+        self._failpoint = failpoint
+        self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
+        self._closed = False
+        self._thread = threading.Thread(target=self._serve, name=os.path.basename(path), daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], schema: Schema, *, failpoint: Failpoint = _go_on) -> Self:
+        """Open it, make it if there is none, bring an older one up to date. Blocks for the disk. Raises as `open_connection`."""
+        where = os.path.abspath(path)
+        return cls(where, open_connection(where, schema), failpoint)
+
+    async def write(self, body: Callable[[sqlite3.Connection], T]) -> T:
+        """What `body` returns, once all that it did is durable; it runs on the database's thread, with others in one commit.
+
+        What it raises is raised here, and it alone is undone. It neither commits nor rolls back, and swallows no error of the
+        connection. Where the disk is full or broken all of that transaction get the error (SystemCallError, Busy,
+        RecordInvalid), and nothing of it was done. Who is cancelled while waiting does not know whether it will be.
+        """
+        value: T = await self._asked(_Request(body, writes=True))
+        return value
+
+    async def read(self, body: Callable[[sqlite3.Connection], T]) -> T:
+        """What `body` returns. It sees one state, and only what is durable; it cannot write."""
+        value: T = await self._asked(_Request(body, writes=False))
+        return value
+
+    async def _asked(self, request: _Request) -> Any:
+        if self._closed:
+            raise InvalidArgument(f"cannot use the database {self.path!r}: it is closed")
+        self._requests.put(request)
+        return await request.answer
+
+    async def close(self) -> None:
+        """Close it, once all is done that was accepted. May be called twice."""
+        if not self._closed:
+            self._closed = True
+            self._requests.put(None)
+        await asyncio.to_thread(self._thread.join)
+
+    # On the thread of the database.
+
+    def _serve(self) -> None:
+        try:
+            closing = False
+            while not closing:
+                requests, closing = self._waiting()
+                self._write([request for request in requests if request.writes])
+                self._read([request for request in requests if not request.writes])
+        finally:
+            self._connection.close()
+
+    def _waiting(self) -> tuple[list[_Request], bool]:
+        """All that wait by now, at least one; and whether nobody comes after them."""
+        requests = []
+        request = self._requests.get()
+        with suppress(queue.Empty):
+            while request is not None:
+                requests.append(request)
+                request = self._requests.get_nowait()
+        return requests, request is None
+
+    def _write(self, requests: Sequence[_Request]) -> None:
+        if requests:
+            write_together(self._connection, requests, self._failpoint, self._is_fault)
+            self._answer(requests)
+
+    def _read(self, requests: Sequence[_Request]) -> None:
+        for request in requests:
+            read_alone(self._connection, request)
+        self._answer(requests)
+
+    def _is_fault(self, error: BaseException) -> bool:
+        return isinstance(error, sqlite3.Error) and told(error, "write", self.path) is not None
+
+    def _answer(self, requests: Sequence[_Request]) -> None:
+        """In one call to each loop, since each of them wakes it."""
+        for request in requests:
+            if isinstance(request.error, sqlite3.Error):  # one of its own for each who waits: an exception is raised once
+                request.error = told(request.error, "write" if request.writes else "read", self.path) or request.error
+        for loop, group in groupby(requests, key=lambda request: request.loop):
+            with suppress(RuntimeError):  # a loop that has ended waits for nothing
+                loop.call_soon_threadsafe(_set_answers, tuple(group))
+
+
+def _set_answers(requests: Sequence[_Request]) -> None:
+    for request in requests:
+        if request.answer.done():  # cancelled
+            continue
+        if request.error is None:
+            request.answer.set_result(request.value)
+        elif isinstance(request.error, StopIteration):  # no future may have it
+            request.answer.set_exception(RuntimeError(f"{request.body!r} has raised {request.error!r}"))
+        else:
+            request.answer.set_exception(request.error)

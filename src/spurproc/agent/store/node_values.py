@@ -1,0 +1,32 @@
+"""What the agent knows of its node from one life to the next. Each function is the body of one transaction of its store."""
+
+from __future__ import annotations
+
+import enum
+import sqlite3
+
+__all__ = ["NodeValue", "read_value", "write_value"]
+
+
+class NodeValue(enum.Enum):
+    """What there is. Each is one record, in the codec of whoever owns it."""
+
+    ACCEPTED_INVENTORY = "accepted inventory"
+    """What was last found twice alike and taken over: what resources are given from."""
+    LAST_BOOT = "last boot"
+    """The boot id in which the agent last served."""
+
+
+def write_value(connection: sqlite3.Connection, name: NodeValue, value: bytes, *, at: float) -> None:
+    """In the place of the one before."""
+    connection.execute(
+        "INSERT INTO node_values (name, value, since) VALUES (?, ?, ?)"
+        " ON CONFLICT (name) DO UPDATE SET value = excluded.value, since = excluded.since",
+        (name.value, value, at),
+    )
+
+
+def read_value(connection: sqlite3.Connection, name: NodeValue) -> bytes | None:
+    """None before it was written once."""
+    fields = connection.execute("SELECT value FROM node_values WHERE name = ?", (name.value,)).fetchone()
+    return None if fields is None else bytes(fields[0])
