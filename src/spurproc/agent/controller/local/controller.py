@@ -1,0 +1,244 @@
+"""The built-in controller: what users ask of it, and its side of the link to this node."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Self
+
+from spurproc.agent.controller.link import AttemptReport, Cancel
+from spurproc.agent.controller.local import ending, history, queue
+from spurproc.agent.controller.local.ending import CancelAnswer, Reported, Requeued
+from spurproc.agent.controller.local.history import JobFilter
+from spurproc.agent.controller.local.queue import Head, Submission, Submitted
+from spurproc.agent.controller.local.records import AttemptRecord, CancelRequest, JobRecord, JobState
+from spurproc.agent.controller.local.schema import CONTROLLER_SCHEMA
+from spurproc.agent.inventory.reading import Inventory
+from spurproc.agent.jobs.job_spec import JobSpec
+from spurproc.agent.resources.fit import shortages_of
+from spurproc.agent.resources.refusal import Shortage
+from spurproc.agent.store.database import Database
+from spurproc.agent.store.transaction import Failpoint
+from spurproc.errors import Busy, InvalidArgument, RecordInvalid, Unsupported
+from spurproc.proto.attempt_id import AttemptId
+
+__all__ = ["LocalController"]
+
+_KEY_LAST = 256
+
+
+class LocalController:
+    """The queue of one node. All is durable before it is answered; who may do what, its caller has to know.
+
+    Used from one event loop. Owns its database.
+    """
+
+    def __init__(self, database: Database, *, clock: Callable[[], float] = time.time) -> None:
+        """Takes `database`. See `open`."""
+        self._database = database
+        self._clock = clock
+        self._head: Head | None = None
+        self._head_known = False
+        self._ended: dict[int, list[asyncio.Future[None]]] = {}
+        self.totals: Inventory | None = None
+        """What the node has in all, once it is registered."""
+        self.orders = asyncio.Event()
+        """Set when there may be something new for the node."""
+        self.unheld: dict[AttemptId, None] = {}
+        """What was dispatched, and the node has not shown that it has."""
+        self.unheeded: dict[AttemptId, Cancel] = {}
+        """What is to end, and the node has not shown that it knows."""
+
+    @classmethod
+    async def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        clock: Callable[[], float] = time.time,
+        failpoint: Failpoint | None = None,
+    ) -> Self:
+        """Open the queue at `path`, or make it. Raises as `Database.open`."""
+        options = {} if failpoint is None else {"failpoint": failpoint}
+        controller = cls(await asyncio.to_thread(partial(Database.open, path, CONTROLLER_SCHEMA, **options)), clock=clock)
+        await controller._load()
+        return controller
+
+    async def _load(self) -> None:
+        self.unheld = dict.fromkeys(await self._database.read(history.dispatched))
+        self.unheeded = {one.attempt: one for one in await self._database.read(history.cancels)}
+        self._tell()
+
+    async def close(self) -> None:
+        """Once all is durable that was accepted. May be called twice."""
+        await self._database.close()
+
+    # What users ask for.
+
+    async def submit(self, spec: JobSpec, *, submitted_by: int, key: str | None = None) -> Submitted:
+        """Put it into the queue; once for each key of `submitted_by`.
+
+        Raises InvalidArgument for a key that was used for something else, Unsupported for what this node could never run, Busy
+        before the node is registered.
+        """
+        if key is not None and not (key.isprintable() and 1 <= len(key) <= _KEY_LAST):
+            raise InvalidArgument(f"key: {key!r:.100} is not 1 to {_KEY_LAST} printable characters")
+        self._check_fits(spec)
+        submission = Submission(spec=spec, submitted_by=submitted_by, key=key, at=self._clock())
+        submitted = await self._database.write(lambda connection: queue.submit(connection, submission))
+        self._tell()
+        return submitted
+
+    def _check_fits(self, spec: JobSpec) -> None:
+        if self.totals is None:
+            raise Busy(errno.EAGAIN, "cannot submit a job: the node is not registered yet")
+        shortages = shortages_of(spec.resources, self.totals, self.totals)
+        if shortages:
+            raise Unsupported(f"cannot submit the job: it never fits this node: {'; '.join(map(str, shortages))}")
+
+    async def cancel(self, job_id: int, *, run_attempt: int | None = None, uid: int | None = None, why: str = "") -> CancelAnswer:
+        """End it: at once where it is queued, else its node is told. Raises AlreadyGone for a job that is not there."""
+        ending.check_job_id(job_id)
+        request = CancelRequest(uid=uid, why=why, at=self._clock())
+        answer = await self._database.write(lambda connection: ending.cancel(connection, job_id, run_attempt, request))
+        await self._renew_cancels(job_id)
+        if answer is CancelAnswer.ENDED_IN_QUEUE:
+            self._wake(job_id)
+        return answer
+
+    async def requeue(self, job_id: int, *, uid: int | None = None, why: str = "requeued") -> Requeued:
+        """Run it once more, as a new attempt; one that runs is ended first. Raises AlreadyGone, Busy where it is queued."""
+        ending.check_job_id(job_id)
+        request = CancelRequest(uid=uid, why=why, at=self._clock())
+        requeued = await self._database.write(lambda connection: ending.requeue(connection, job_id, request))
+        await self._renew_cancels(job_id)
+        return requeued
+
+    async def _renew_cancels(self, job_id: int) -> None:
+        for one in await self._database.read(history.cancels):
+            if one.attempt.job_id == job_id:
+                self.unheeded[one.attempt] = one
+        self._tell()
+
+    async def floor(self, job_id: int) -> None:
+        """Give no id at or below this one from now on: step folders show that it was used."""
+        ending.check_job_id(job_id)
+        await self._database.write(lambda connection: queue.raise_floor(connection, job_id))
+
+    async def take_over(self, seen: Iterable[AttemptId]) -> tuple[AttemptId, ...]:
+        """What step folders show to have run counts, whatever the queue says. Before work is taken. Returns what it changed."""
+        attempts = tuple(seen)
+        changed = await self._database.write(lambda connection: ending.take_over(connection, attempts, at=self._clock()))
+        await self._load()  # an attempt before the one seen is no order any more
+        return changed
+
+    # What users want to know.
+
+    async def job(self, job_id: int) -> JobRecord:
+        """As it stands. Raises AlreadyGone, RecordInvalid."""
+        ending.check_job_id(job_id)
+        return await self._database.read(lambda connection: queue.find_job(connection, job_id))
+
+    async def spec(self, job_id: int) -> JobSpec:
+        """What it runs. Raises AlreadyGone, RecordInvalid."""
+        ending.check_job_id(job_id)
+        return await self._database.read(lambda connection: queue.spec_of(connection, job_id))
+
+    async def attempts(self, job_id: int) -> tuple[AttemptRecord, ...]:
+        """Its history; empty before it was dispatched once. Raises RecordInvalid."""
+        ending.check_job_id(job_id)
+        return await self._database.read(lambda connection: ending.attempts_of(connection, job_id))
+
+    async def jobs(self, which: JobFilter | None = None) -> tuple[JobRecord, ...]:
+        """The latest first, a page of them. Raises RecordInvalid."""
+        return await self._database.read(lambda connection: history.jobs(connection, which or JobFilter()))
+
+    async def stuck(self) -> tuple[JobRecord, tuple[Shortage, ...]] | None:
+        """The job that holds up all others, and what it lacks, where the node as it is by now can never run it."""
+        head = await self.next_head()
+        if head is None or self.totals is None:
+            return None
+        shortages = shortages_of(head.request, self.totals, self.totals)
+        return (await self.job(head.attempt.job_id), shortages) if shortages else None
+
+    async def ended(self, job_id: int) -> JobRecord:
+        """Return once it has ended: not for an attempt that is put back. Raises AlreadyGone. Cancelling leaks nothing."""
+        while True:
+            waiter = asyncio.get_running_loop().create_future()
+            waiters = self._ended.setdefault(job_id, [])
+            waiters.append(waiter)
+            try:
+                job = await self.job(job_id)  # after we stand in the list: an end in between wakes us
+                if job.state is JobState.ENDED:
+                    return job
+                await waiter
+            finally:
+                waiters.remove(waiter)
+                if not waiters:
+                    self._ended.pop(job_id, None)
+
+    # Its side of the link.
+
+    async def next_head(self) -> Head | None:
+        """What is next in the queue. One that cannot be read is held, and stops no other."""
+        while not self._head_known:
+            self._head_known = True
+            found = await self._database.read(queue.head)
+            if isinstance(found, queue.Unreadable):
+                await self._hold(found.job_id, found.why)
+            else:
+                self._head = found
+        return self._head
+
+    async def dispatch(self, attempt: AttemptId) -> JobSpec | None:
+        """It belongs to the node now. None where it is in the queue no more."""
+        try:
+            spec = await self._database.write(lambda connection: queue.dispatch(connection, attempt, at=self._clock()))
+        except RecordInvalid as error:
+            await self._hold(attempt.job_id, str(error))
+            return None
+        finally:
+            self._head_known = False
+        if spec is not None:
+            self.unheld[attempt] = None
+        return spec
+
+    async def dispatch_again(self, attempt: AttemptId) -> JobSpec | None:
+        """What was dispatched, for a node that has not got it. None for one that cannot be read: it is held."""
+        try:
+            return await self.spec(attempt.job_id)
+        except RecordInvalid as error:
+            await self._hold(attempt.job_id, str(error))
+            self.unheld.pop(attempt, None)
+            return None
+
+    async def _hold(self, job_id: int, why: str) -> None:
+        await self._database.write(lambda connection: queue.hold(connection, job_id, why))
+        self._head_known = False
+
+    async def report(self, report: AttemptReport) -> Reported:
+        """What became of an attempt."""
+        done = await self._database.write(lambda connection: ending.report(connection, report, at=self._clock()))
+        self.unheld.pop(report.attempt, None)
+        self.unheeded.pop(report.attempt, None)
+        if done.queued is not None:
+            self._tell()
+        if done.over:
+            self._wake(report.attempt.job_id)
+        return done
+
+    async def next_generation(self) -> int:
+        """One more registration than ever before."""
+        return await self._database.write(lambda connection: queue.take_number(connection, "generation"))
+
+    def _tell(self) -> None:
+        self._head_known = False
+        self.orders.set()
+
+    def _wake(self, job_id: int) -> None:
+        for waiter in self._ended.get(job_id, ()):
+            if not waiter.done():
+                waiter.set_result(None)

@@ -1,0 +1,58 @@
+"""Which jobs there are, for who asks. Bodies of transactions that only read."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+
+from spurproc.agent.controller.link import Cancel
+from spurproc.agent.controller.local.records import JOB_COLUMNS, WHERE, CancelRequest, JobRecord, JobState, job_record
+from spurproc.proto.attempt_id import AttemptId
+from spurproc.proto.codec import decode
+
+__all__ = ["JobFilter", "cancels", "dispatched", "jobs"]
+
+_PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFilter:
+    """Which of them. `uid`: of that user, None: of all. `before`: with a lower id, for the next page of at most `limit`."""
+
+    uid: int | None = None
+    states: tuple[JobState, ...] = tuple(JobState)
+    before: int | None = None
+    limit: int = _PAGE
+
+
+def jobs(connection: sqlite3.Connection, which: JobFilter) -> tuple[JobRecord, ...]:
+    """The latest first. Raises RecordInvalid."""
+    marks = ", ".join("?" * len(which.states))
+    conditions, values = [f"state IN ({marks})"], [state.value for state in which.states]
+    numbers = [
+        (condition, value) for condition, value in (("uid = ?", which.uid), ("job_id < ?", which.before)) if value is not None
+    ]
+    where = " AND ".join([*conditions, *(condition for condition, _ in numbers)])
+    query = f"SELECT {JOB_COLUMNS} FROM jobs WHERE {where} ORDER BY job_id DESC LIMIT ?"
+    rows = connection.execute(query, (*values, *(value for _, value in numbers), max(0, min(which.limit, _PAGE))))
+    return tuple(job_record(fields) for fields in rows)
+
+
+def dispatched(connection: sqlite3.Connection) -> tuple[AttemptId, ...]:
+    """What belongs to a node, in the order of the queue."""
+    query = "SELECT job_id, run_attempt FROM jobs WHERE state = 'dispatched' ORDER BY place"
+    return tuple(AttemptId(job_id, run_attempt) for job_id, run_attempt in connection.execute(query))
+
+
+def cancels(connection: sqlite3.Connection) -> tuple[Cancel, ...]:
+    """The requests to end what belongs to a node. Raises RecordInvalid."""
+    query = (
+        "SELECT job_id, run_attempt, cancel FROM jobs JOIN attempts USING (job_id, run_attempt)"
+        " WHERE state = 'dispatched' AND cancel IS NOT NULL ORDER BY job_id"
+    )
+    return tuple(_cancel(*fields) for fields in connection.execute(query))
+
+
+def _cancel(job_id: int, run_attempt: int, content: bytes) -> Cancel:
+    request = decode(content, CancelRequest, f"{WHERE}, attempt {job_id}.{run_attempt}, cancel")
+    return Cancel(attempt=AttemptId(job_id, run_attempt), uid=request.uid, why=request.why)

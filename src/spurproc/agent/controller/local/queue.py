@@ -1,0 +1,205 @@
+"""The queue: what comes in, in which order it goes out, and what leaves it otherwise. Bodies of transactions."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import sqlite3
+from dataclasses import dataclass
+
+from spurproc.agent.controller.link import AttemptReport
+from spurproc.agent.controller.local.records import JOB_COLUMNS, WHERE, CancelRequest, JobRecord, JobState, job_record
+from spurproc.agent.jobs.job_spec import JobSpec, RequeuePolicy
+from spurproc.agent.resources.request import ResourceRequest
+from spurproc.core.exit_info import ExitInfo, ExitSource
+from spurproc.errors import AlreadyGone, InvalidArgument, Unsupported
+from spurproc.proto.attempt_id import AttemptId
+from spurproc.proto.codec import decode, encode
+
+__all__ = [
+    "Head",
+    "Submission",
+    "Submitted",
+    "Unreadable",
+    "dispatch",
+    "end_in_queue",
+    "find_job",
+    "head",
+    "hold",
+    "put_back",
+    "raise_floor",
+    "spec_of",
+    "submit",
+    "take_number",
+]
+
+_JOB_LAST = 2**63 - 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """What is to be put into the queue. `key`: of all submissions by `submitted_by` with the same key there is one job."""
+
+    spec: JobSpec
+    submitted_by: int
+    key: str | None
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitted:
+    """The job; `repeated`: it is there since an earlier submission with the same key."""
+
+    job_id: int
+    repeated: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """What is next."""
+
+    attempt: AttemptId
+    request: ResourceRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreadable:
+    """What is next, were it readable; and why it is not."""
+
+    job_id: int
+    why: str
+
+
+def submit(connection: sqlite3.Connection, submission: Submission) -> Submitted:
+    """Put it at the end of the queue. Raises InvalidArgument where its key belongs to a job with another content."""
+    content = encode(submission.spec)
+    digest = hashlib.sha256(content).digest()
+    known = _by_key(connection, submission, digest)
+    if known is not None:
+        return Submitted(job_id=known, repeated=True)
+    job_id = take_number(connection, "job")
+    spec = submission.spec
+    values = {
+        "job_id": job_id,
+        "run_attempt": 1,
+        "state": JobState.QUEUED.value,
+        "place": take_number(connection, "place"),
+        "uid": spec.uid,
+        "user": spec.user,
+        "name": spec.name,
+        "submitted_by": submission.submitted_by,
+        "submitted_at": submission.at,
+        "submission_key": submission.key,
+        "digest": digest,
+        "requeue_on_fault": spec.requeue is RequeuePolicy.ON_NODE_FAULT,
+        "request": encode(spec.resources),
+        "spec": content,
+    }
+    places = ", ".join("?" * len(values))
+    connection.execute(f"INSERT INTO jobs ({', '.join(values)}) VALUES ({places})", tuple(values.values()))
+    return Submitted(job_id=job_id, repeated=False)
+
+
+def _by_key(connection: sqlite3.Connection, submission: Submission, digest: bytes) -> int | None:
+    if submission.key is None:
+        return None
+    found = connection.execute(
+        "SELECT job_id, digest FROM jobs WHERE submitted_by = ? AND submission_key = ?", (submission.submitted_by, submission.key)
+    ).fetchone()
+    if found is None:
+        return None
+    job_id: int = found[0]
+    if found[1] != digest:
+        raise InvalidArgument(f"key: {submission.key!r:.100} was used for job {job_id}, which is another one")
+    return job_id
+
+
+def take_number(connection: sqlite3.Connection, counter: str) -> int:
+    """The next of that counter; none is given twice."""
+    number = int(connection.execute("SELECT next FROM counters WHERE name = ?", (counter,)).fetchone()[0])
+    if number > _JOB_LAST:
+        raise Unsupported(f"cannot count on: the last {counter} is {_JOB_LAST}")
+    connection.execute("UPDATE counters SET next = ? WHERE name = ?", (number + 1, counter))
+    return number
+
+
+def raise_floor(connection: sqlite3.Connection, job_id: int) -> None:
+    """No job gets this id, or one below, from now on."""
+    connection.execute("UPDATE counters SET next = ? WHERE name = 'job' AND next <= ?", (min(job_id, _JOB_LAST) + 1, job_id))
+
+
+def find_job(connection: sqlite3.Connection, job_id: int) -> JobRecord:
+    """Raises AlreadyGone."""
+    fields = connection.execute(f"SELECT {JOB_COLUMNS} FROM jobs WHERE job_id = ?", (job_id,)).fetchone()
+    if fields is None:
+        raise AlreadyGone(errno.ENOENT, f"cannot find job {job_id}: there is none")
+    return job_record(fields)
+
+
+def spec_of(connection: sqlite3.Connection, job_id: int) -> JobSpec:
+    """What it runs. Raises AlreadyGone, RecordInvalid."""
+    fields = connection.execute("SELECT spec FROM jobs WHERE job_id = ?", (job_id,)).fetchone()
+    if fields is None:
+        raise AlreadyGone(errno.ENOENT, f"cannot find job {job_id}: there is none")
+    return decode(fields[0], JobSpec, f"{WHERE}, job {job_id}, spec")
+
+
+def head(connection: sqlite3.Connection) -> Head | Unreadable | None:
+    """What is next, whatever it asks for."""
+    query = f"SELECT {JOB_COLUMNS} FROM jobs WHERE state = 'queued' ORDER BY place LIMIT 1"
+    fields = connection.execute(query).fetchone()
+    if fields is None:
+        return None
+    job = job_record(fields)
+    if job.request is None:
+        return Unreadable(job_id=job.job_id, why="cannot read which resources it asks for")
+    return Head(attempt=job.attempt, request=job.request)
+
+
+def dispatch(connection: sqlite3.Connection, attempt: AttemptId, *, at: float) -> JobSpec | None:
+    """It belongs to a node now. None where it is in the queue no more, or not as this attempt. Raises RecordInvalid."""
+    if _move(connection, attempt, JobState.QUEUED, JobState.DISPATCHED):
+        connection.execute(
+            "INSERT INTO attempts (job_id, run_attempt, dispatched_at) VALUES (?, ?, ?)",
+            (attempt.job_id, attempt.run_attempt, at),
+        )
+        return spec_of(connection, attempt.job_id)
+    return None
+
+
+def hold(connection: sqlite3.Connection, job_id: int, why: str) -> None:
+    """Take it out of the queue, or from a node that never got it: it stays as it is, and stops no other."""
+    connection.execute("UPDATE jobs SET state = ?, held_because = ? WHERE job_id = ?", (JobState.HELD.value, why, job_id))
+
+
+def end_in_queue(connection: sqlite3.Connection, attempt: AttemptId, cancel: CancelRequest) -> bool:
+    """Cancel what is not dispatched. Its record says so, and that it never ran. False where it is not there as this attempt."""
+    moved = any(_move(connection, attempt, state, JobState.ENDED) for state in (JobState.QUEUED, JobState.HELD))
+    if moved:
+        end = ExitInfo.not_started("QUEUE", 0, reason="it was cancelled before it was dispatched", source=ExitSource.NONE)
+        report = AttemptReport(attempt=attempt, end=end, cancelled=True)
+        connection.execute(
+            "INSERT OR REPLACE INTO attempts (job_id, run_attempt, cancel, report, reported_at) VALUES (?, ?, ?, ?, ?)",
+            (attempt.job_id, attempt.run_attempt, encode(cancel), encode(report), cancel.at),
+        )
+    return moved
+
+
+def put_back(connection: sqlite3.Connection, job: JobRecord, *, keeps_place: bool) -> AttemptId:
+    """Queue the next attempt of a job whose attempt has ended. `keeps_place`: before all that were submitted after it."""
+    connection.execute(
+        "UPDATE jobs SET state = ?, run_attempt = ?, held_because = NULL, requeue_wanted = 0 WHERE job_id = ?",
+        (JobState.QUEUED.value, job.run_attempt + 1, job.job_id),
+    )
+    if not keeps_place:
+        connection.execute("UPDATE jobs SET place = ? WHERE job_id = ?", (take_number(connection, "place"), job.job_id))
+    return AttemptId(job.job_id, job.run_attempt + 1)
+
+
+def _move(connection: sqlite3.Connection, attempt: AttemptId, state: JobState, to: JobState) -> bool:
+    """From one state to another, if it stands there as exactly this attempt."""
+    done = connection.execute(
+        "UPDATE jobs SET state = ?, held_because = NULL WHERE job_id = ? AND run_attempt = ? AND state = ?",
+        (to.value, attempt.job_id, attempt.run_attempt, state.value),
+    )
+    return done.rowcount == 1

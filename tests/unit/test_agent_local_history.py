@@ -1,0 +1,110 @@
+"""What the built-in controller still knows after a restart, and in which order it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from spurproc.agent.controller.link import Cancel, Dispatch, Nothing, RefusedForGood
+from spurproc.agent.controller.local.controller import LocalController
+from spurproc.agent.controller.local.link import LocalLink
+from spurproc.agent.controller.local.records import JobState
+from spurproc.proto.attempt_id import AttemptId
+from tests.agent_values import View, job_spec, node, report_of
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "controller.db"
+
+
+async def started(path: Path) -> tuple[LocalController, LocalLink]:
+    controller = await LocalController.open(path)
+    link = LocalLink(controller)
+    await link.register(node())
+    return controller, link
+
+
+async def dispatched(link: LocalLink, view: View) -> AttemptId:
+    order = await link.take_work(view)
+    assert isinstance(order, Dispatch)
+    view.held.add(order.attempt)
+    return order.attempt
+
+
+def test_orders_that_the_node_has_not_shown_outlast_a_restart(path: Path) -> None:
+    async def scene() -> None:
+        controller, link = await started(path)
+        view = View()
+        job_id = (await controller.submit(job_spec(), submitted_by=0)).job_id
+        attempt = await dispatched(link, view)
+        await controller.cancel(job_id, uid=7, why="no need")
+        await controller.close()
+        controller, link = await started(path)
+        assert await link.take_work(view) == Cancel(attempt=attempt, uid=7, why="no need")
+        forgetful = View()
+        order = await link.take_work(forgetful)
+        assert order == Cancel(attempt=attempt, uid=7, why="no need"), "it was held a moment ago"
+        await controller.close()
+        controller, link = await started(path)
+        assert isinstance(await link.take_work(forgetful), Dispatch)
+        await controller.close()
+
+    asyncio.run(scene())
+
+
+def test_a_requeued_job_stands_behind_all_that_wait(path: Path) -> None:
+    async def scene() -> None:
+        controller, link = await started(path)
+        view = View()
+        for _ in range(2):
+            await controller.submit(job_spec(), submitted_by=0)
+        first = await dispatched(link, view)
+        await link.report(report_of(first))
+        await controller.requeue(first.job_id)
+        assert [await dispatched(link, view) for _ in range(2)] == [AttemptId(2, 1), AttemptId(1, 2)]
+        assert await link.take_work(view) == Nothing()
+        await controller.close()
+
+    asyncio.run(scene())
+
+
+def test_who_waits_is_told_of_an_end_that_is_reported(path: Path) -> None:
+    async def scene() -> None:
+        controller, link = await started(path)
+        job_id = (await controller.submit(job_spec(), submitted_by=0)).job_id
+        attempt = await dispatched(link, View())
+        waits = [asyncio.ensure_future(controller.ended(job_id)) for _ in range(2)]
+        await controller.job(job_id)  # each of them has looked by now, and waits
+        await link.report(report_of(attempt))
+        async with asyncio.timeout(60):
+            assert [(await one).state for one in waits] == [JobState.ENDED] * 2
+        await controller.close()
+
+    asyncio.run(scene())
+
+
+def test_a_report_of_an_attempt_that_counts_no_more_ends_nothing(path: Path) -> None:
+    """Built by hand: an attempt without an end before the one that counts, as no history of ours has it."""
+
+    async def before() -> None:
+        controller, link = await started(path)
+        await controller.submit(job_spec(), submitted_by=0)
+        await dispatched(link, View())
+        await controller.close()
+
+    async def after() -> None:
+        controller, link = await started(path)
+        assert isinstance(await link.report(report_of(AttemptId(1, 1))), RefusedForGood)
+        assert (await controller.job(1)).state is JobState.DISPATCHED
+        await controller.close()
+
+    asyncio.run(before())
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE jobs SET run_attempt = 2")
+        connection.commit()
+    asyncio.run(after())
