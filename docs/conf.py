@@ -10,7 +10,7 @@ project = "spurproc"
 author = "the spurproc authors"
 version = release = _version("spurproc")
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "public_names", "supervisor_table"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "public_names", "supervisor_table", "attempt_table", "agent_settings"]
 exclude_patterns = ["_extensions"]
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence", "deflist"]

@@ -1,0 +1,103 @@
+"""One attempt in memory: where its life stands, and what has been found out about it."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from spurproc.agent.attempts.table import AttemptEvent, Facts
+from spurproc.agent.controller.link import AttemptReport
+from spurproc.agent.jobs.job_spec import JobSpec
+from spurproc.agent.resources.allocation import Allocation
+from spurproc.agent.store.attempt_row import AttemptRow, AttemptState, CancelIntent, Obligation
+from spurproc.client.step import Step
+from spurproc.core.cgroup.record import CgroupRecord
+from spurproc.core.exit_info import ExitInfo
+from spurproc.core.process.identity import ProcessIdentity
+from spurproc.proto.attempt_id import AttemptId
+
+__all__ = ["Attempt", "Trace"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """How its tree can be found without its step folder: what a fence needs when that was removed."""
+
+    cgroup: CgroupRecord | None = None
+    supervisor: ProcessIdentity | None = None
+    leader: ProcessIdentity | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Attempt:
+    """Mutable, and changed on the event loop alone. `row`-like fields are as durable as the last `record` effect says."""
+
+    id: AttemptId
+    allocation: Allocation
+    accepted_at: float
+    uid: int
+    state: AttemptState = AttemptState.ACCEPTED
+    spec: JobSpec | None = None
+    """Until it is launched; from then on it is read when it is needed."""
+    is_reservation: bool = False
+    holds: bool = True
+    """Whether its allocation is claimed in the resource table."""
+    begun: bool = False
+    """Something of it may have run on this node: it owes the epilog."""
+    cancel: CancelIntent | None = None
+    displaced_by: AttemptId | None = None
+    step: Step | None = None
+    trace: Trace = field(default_factory=Trace)
+    held_because: str | None = None
+    hook_failure: str = ""
+    end: ExitInfo | None = None
+    started_at: float | None = None
+    node_fault: str | None = None
+    reported: bool = False
+    refusals: int = 0
+    refused_because: str | None = None
+    events: deque[AttemptEvent] = field(default_factory=deque)
+    busy: bool = False
+
+    @classmethod
+    def of_row(cls, row: AttemptRow) -> Attempt:
+        """As the store has it. What the step folders say is added by who reconciles."""
+        return cls(
+            id=row.attempt,
+            allocation=row.allocation,
+            accepted_at=row.accepted_at,
+            uid=row.uid,
+            state=row.state,
+            holds=row.holds_resources,
+            begun=True,
+            cancel=row.cancel,
+            held_because=row.held_because,
+            end=row.end,
+            started_at=row.started_at,
+            node_fault=row.node_fault,
+            reported=Obligation.REPORT in row.outcomes,
+            refusals=row.report_refusals,
+            refused_because=row.report_refused_because,
+        )
+
+    def facts(self, *, has_prolog: bool, has_epilog: bool) -> Facts:
+        """For the table, as they are now; the arguments say what the node is configured for."""
+        return Facts(
+            has_prolog=has_prolog and not self.is_reservation,
+            has_epilog=has_epilog and not self.is_reservation and self.begun,
+            has_step=not self.is_reservation,
+            cancelled=self.cancel is not None,
+            reported=self.reported,
+        )
+
+    def report(self) -> AttemptReport:
+        """What the controller is told: the same words each time."""
+        end = self.end or ExitInfo.unknown("its end is not recorded")
+        return AttemptReport(
+            attempt=self.id,
+            end=end,
+            cancelled=self.cancel is not None,
+            node_fault=self.node_fault,
+            started_at=self.started_at,
+            ended_at=end.observed_at,
+        )

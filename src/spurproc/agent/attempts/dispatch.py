@@ -1,0 +1,152 @@
+"""All attempts of the node: how one is taken on, once, however often it is said; and what the node shows of them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from functools import partial
+
+from spurproc.agent.attempts.attempt import Attempt
+from spurproc.agent.attempts.effects import EffectRunner, Failpoint
+from spurproc.agent.attempts.surroundings import Surroundings
+from spurproc.agent.attempts.table import LIVE, AttemptEvent
+from spurproc.agent.controller.link import Dispatch
+from spurproc.agent.jobs.job_spec import JobSpec
+from spurproc.agent.resources.allocation import Allocation
+from spurproc.agent.resources.request import ResourceRequest
+from spurproc.agent.store.attempt_row import AttemptState, CancelIntent
+from spurproc.agent.store.attempts import accept
+from spurproc.errors import SpurprocError
+from spurproc.proto.attempt_id import AttemptId
+from spurproc.proto.runtime_id import BATCH_STEP
+
+__all__ = ["Attempts"]
+
+_RETRY_S = 1.0
+
+
+class Attempts:
+    """Those that are not forgotten. A `NodeView` for the controller link."""
+
+    def __init__(self, around: Surroundings, *, failpoint: Failpoint | None = None) -> None:
+        self._around = around
+        self._known: dict[AttemptId, Attempt] = {}
+        self._waiting: dict[AttemptId, Attempt] = {}
+        options = {} if failpoint is None else {"failpoint": failpoint}
+        self.runner = EffectRunner(around, self._left, self.freed, **options)
+
+    # What the node shows.
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __iter__(self) -> Iterator[Attempt]:
+        return iter(tuple(self._known.values()))
+
+    def find(self, attempt: AttemptId) -> Attempt | None:
+        """None for one that was never taken on, or is forgotten."""
+        return self._known.get(attempt)
+
+    def fits(self, request: ResourceRequest) -> bool:
+        """See `NodeView`. Nothing fits a node that drains."""
+        return not self._around.drains and not self._around.halted and self._around.resources.fits(request)
+
+    def holds(self, attempt: AttemptId) -> bool:
+        """See `NodeView`. Where a step folder stands it was launched, whatever the store says."""
+        return attempt in self._known or self._has_folder(attempt)
+
+    def _has_folder(self, attempt: AttemptId) -> bool:
+        return os.path.lexists(f"{self._around.state_dir.steps.path}/runtime/{attempt.step(BATCH_STEP)}")
+
+    def cancelling(self, attempt: AttemptId) -> bool:
+        """See `NodeView`."""
+        known = self._known.get(attempt)
+        return known is None or known.cancel is not None or known.state not in LIVE
+
+    @property
+    def running(self) -> tuple[AttemptId, ...]:
+        """Those of which something runs, or may."""
+        return tuple(attempt.id for attempt in self._known.values() if attempt.state in LIVE)
+
+    @property
+    def owes_nothing(self) -> bool:
+        """Whether nothing runs, is on its way, or is owed: a bare reservation is nothing of these. One question, one answer."""
+        return all(attempt.is_reservation for attempt in self._known.values())
+
+    # How one is taken on.
+
+    async def take_on(self, order: Dispatch) -> None:
+        """Its resources are claimed at once; from the moment when both are durable it runs. Said again it changes nothing."""
+        if self.holds(order.attempt):
+            return
+        spec = order.spec
+        allocation = self._around.resources.allocate(order.attempt, spec.resources, bare=spec.reservation)
+        attempt = Attempt(
+            id=order.attempt,
+            allocation=allocation,
+            accepted_at=self._around.clock(),
+            uid=spec.uid,
+            spec=spec,
+            is_reservation=spec.reservation,
+        )
+        self._known[attempt.id] = attempt
+        self.runner.spawn(self._accept(attempt, spec, allocation))
+
+    async def _accept(self, attempt: Attempt, spec: JobSpec, allocation: Allocation) -> None:
+        body = partial(accept, attempt=attempt.id, spec=spec, allocation=allocation, at=attempt.accepted_at)
+        while not self._around.halted:
+            self._around.ownership.require()
+            try:
+                await self._around.database.write(body)
+            except SpurprocError as error:
+                self._around.log.warning("cannot be taken on yet", attempt=str(attempt.id), error=str(error))
+                await asyncio.sleep(_RETRY_S)
+            else:
+                self._around.log.info("accepted", attempt=str(attempt.id), job_name=spec.name, uid=spec.uid)
+                if attempt.state is AttemptState.ACCEPTED:  # nobody was quick enough to end it
+                    self.begin(attempt)
+                return
+
+    def add(self, attempt: Attempt) -> None:
+        """One that was found at a start."""
+        self._known[attempt.id] = attempt
+
+    def begin(self, attempt: Attempt) -> None:
+        """Go on with it; after any earlier attempt of its job has cleared the node."""
+        earlier = [one for one in self._known.values() if self._stands_before(one, attempt)]
+        if attempt.state is not AttemptState.ACCEPTED or not earlier:
+            self.runner.post(attempt, AttemptEvent.BEGIN)
+            return
+        self._waiting[attempt.id] = attempt
+        for one in earlier:
+            self.displace(one, attempt.id)
+
+    @staticmethod
+    def _stands_before(one: Attempt, attempt: Attempt) -> bool:
+        return one.id.job_id == attempt.id.job_id and one.id < attempt.id and one.holds
+
+    def displace(self, earlier: Attempt, later: AttemptId) -> None:
+        """A later attempt of its job is here: it ends, and nobody has to take its report."""
+        earlier.displaced_by = later
+        if earlier.state in LIVE:
+            self._around.log.warning("displaced", attempt=str(earlier.id), by=str(later))
+            self.cancel(earlier, CancelIntent(uid=None, why=f"attempt {later} has taken its place", at=self._around.clock()))
+
+    def freed(self) -> None:
+        """Resources were given back: who waited for an earlier attempt may begin."""
+        for attempt in list(self._waiting.values()):
+            if not any(self._stands_before(one, attempt) for one in self._known.values()):
+                del self._waiting[attempt.id]
+                self.runner.post(attempt, AttemptEvent.BEGIN)
+
+    def cancel(self, attempt: Attempt, intent: CancelIntent) -> None:
+        """End exactly this one. The first intent stands; its kill plan is walked again each time."""
+        attempt.cancel = attempt.cancel or intent
+        if attempt.state is AttemptState.ACCEPTED:
+            self._waiting.pop(attempt.id, None)
+        self.runner.post(attempt, AttemptEvent.CANCEL)
+
+    def _left(self, attempt: Attempt) -> None:
+        self._known.pop(attempt.id, None)
+        self._waiting.pop(attempt.id, None)

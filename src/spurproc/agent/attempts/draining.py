@@ -1,0 +1,42 @@
+"""The drains of the node: as the store has them, and as the controller is told."""
+
+from __future__ import annotations
+
+from spurproc.agent.attempts.surroundings import Surroundings
+from spurproc.agent.store.drains import Drain, DrainKind, add_drain, lift_drain
+
+__all__ = ["lift", "note", "set_drain", "stands"]
+
+
+def stands(around: Surroundings, kind: DrainKind, cause: str) -> Drain | None:
+    """The drain of this kind and cause; None where there is none."""
+    return next((drain for drain in around.drains if (drain.kind, drain.cause) == (kind, cause)), None)
+
+
+async def set_drain(around: Surroundings, drain: Drain) -> bool:
+    """Take nothing new for this reason; durable. False: it was drained so before, and the reason is the new one."""
+    before = stands(around, drain.kind, drain.cause)
+    if before is None or before.why != drain.why:
+        await around.database.write(lambda connection: add_drain(connection, drain))
+        note(around, drain)
+    return before is None
+
+
+def note(around: Surroundings, drain: Drain) -> None:
+    """It is durable: the node shows it."""
+    others = tuple(one for one in around.drains if (one.kind, one.cause) != (drain.kind, drain.cause))
+    around.drains = (*others, drain)
+    around.log.warning("the node drains", kind=drain.kind.value, why=drain.why)
+    around.drains_changed()
+
+
+async def lift(around: Surroundings, kind: DrainKind, cause: str) -> bool:
+    """That reason is gone. False: there was none."""
+    if stands(around, kind, cause) is None:
+        return False
+    await around.database.write(lambda connection: lift_drain(connection, kind, cause))
+    around.drains = tuple(one for one in around.drains if (one.kind, one.cause) != (kind, cause))
+    around.log.info("a drain is lifted", kind=kind.value, cause=cause)
+    around.drains_changed()
+    around.freed.set()
+    return True

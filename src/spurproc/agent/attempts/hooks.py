@@ -1,0 +1,173 @@
+"""The node's prolog and epilog: each a recorded run, so that neither a crash of the agent nor a restart runs one twice.
+
+A folder `hooks/<job>.<attempt>.<name>` says that it was begun, its sentinel how it ended. One whose end nobody knows has failed.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from spurproc.agent.attempts.surroundings import Surroundings
+from spurproc.agent.jobs.job_spec import JobSpec
+from spurproc.agent.jobs.removal import remove_below
+from spurproc.core.exit_info import ExitInfo, ExitKind
+from spurproc.core.recorded.launch import launch_recorded
+from spurproc.core.recorded.record import RUN_NAME
+from spurproc.core.recorded.run import RecordedRun
+from spurproc.core.spawn.plan import SpawnPlan
+from spurproc.core.tree.termination import KillPlan
+from spurproc.errors import AlreadyGone, RecordInvalid, SpurprocError, WaitTimeout
+from spurproc.proto.attempt_id import AttemptId
+
+__all__ = ["HookName", "HookPlan", "hook_begun", "hook_plan", "remove_hooks", "run_hook"]
+
+_KILL = KillPlan(steps=((9, 10.0),))
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class HookName(enum.Enum):
+    """Which one."""
+
+    PROLOG = "prolog"
+    EPILOG = "epilog"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookPlan:
+    """One that is to be run."""
+
+    name: HookName
+    attempt: AttemptId
+    argv: tuple[str, ...]
+    timeout_s: float
+    env: Mapping[str, str]
+
+    @property
+    def folder_name(self) -> str:
+        """In `hooks/`."""
+        return _folder_name(self.attempt, self.name)
+
+
+def hook_plan(
+    around: Surroundings, name: HookName, attempt: AttemptId, *, spec: JobSpec, end: ExitInfo | None = None
+) -> HookPlan:
+    """As it is configured, with what it is told by its environment."""
+    configuration = around.configuration
+    prolog = name is HookName.PROLOG
+    env = {
+        "PATH": _PATH,
+        "SPURD_HOOK": name.value,
+        "SPURD_JOB_ID": str(attempt.job_id),
+        "SPURD_RUN_ATTEMPT": str(attempt.run_attempt),
+        "SPURD_NODE": configuration.node_name,
+        "SPURD_JOB_NAME": spec.name,
+        "SPURD_JOB_UID": str(spec.uid),
+        "SPURD_JOB_USER": spec.user,
+    }
+    if end is not None:
+        env["SPURD_JOB_END"] = str(end)
+    return HookPlan(
+        name=name,
+        attempt=attempt,
+        argv=configuration.prolog_argv if prolog else configuration.epilog_argv,
+        timeout_s=configuration.prolog_timeout_s if prolog else configuration.epilog_timeout_s,
+        env=env,
+    )
+
+
+def hook_begun(around: Surroundings, attempt: AttemptId, name: HookName) -> bool:
+    """Whether its launch was begun, by whichever agent. Raises SystemCallError."""
+    return around.state_dir.hooks.has(_folder_name(attempt, name))
+
+
+async def run_hook(around: Surroundings, plan: HookPlan) -> str:
+    """Run it, or wait for the one that was begun; nothing of it is left then. Why it failed; empty where it exited with 0.
+
+    One whose launch an earlier agent did not survive, and of which it is recorded that nothing ran, is launched again.
+    Raises OwnershipLost, and SystemCallError where it cannot be told whether the folder is still owned.
+    """
+    try:
+        failure = await _run(around, plan)
+        return await _run(around, plan) or "" if failure is None else failure
+    except SpurprocError as error:
+        around.ownership.require()
+        return str(error)
+
+
+async def _run(around: Surroundings, plan: HookPlan) -> str | None:
+    """None: it was never started, and its records are gone."""
+    begun = around.state_dir.hooks.has(f"{plan.folder_name}/{RUN_NAME}")
+    run = await around.blocking.run(_opened if begun else _launched, around, plan)
+    with run:
+        around.hooks[plan.folder_name] = run
+        try:
+            end, failure = await _ended(around, plan, run)
+        finally:
+            del around.hooks[plan.folder_name]
+        if begun and end is not None and end.kind is ExitKind.NOT_STARTED:
+            await around.blocking.run(run.remove)
+            return None
+    return failure
+
+
+def _opened(around: Surroundings, plan: HookPlan) -> RecordedRun:
+    return RecordedRun.open(_path(around, plan.folder_name))
+
+
+def _launched(around: Surroundings, plan: HookPlan) -> RecordedRun:
+    """A failed launch leaves nothing. What one has left that was cut short before its run was published is cleared away."""
+    around.ownership.require()
+    spawned = SpawnPlan(argv=plan.argv, env=plan.env, cwd="/", oom_score_adj=0, limits=around.job_limits)
+    return launch_recorded(spawned, _path(around, plan.folder_name))
+
+
+async def _ended(around: Surroundings, plan: HookPlan, run: RecordedRun) -> tuple[ExitInfo | None, str]:
+    end = None
+    try:
+        end = await run.wait_async(plan.timeout_s)
+        failure = "" if end.succeeded else _failure(end)
+    except WaitTimeout:
+        failure = f"it was ended after {plan.timeout_s:g} s"
+    left = await around.blocking.run(_emptied, run)
+    return end, failure or left
+
+
+def _failure(end: ExitInfo) -> str:
+    return f"nobody knows how it ended: {end.reason}" if end.kind is ExitKind.UNKNOWN else str(end)
+
+
+def _emptied(run: RecordedRun) -> str:
+    """Whatever it has left behind is ended. Why that cannot be proven; empty where it is."""
+    try:
+        report = run.terminate(_KILL)
+    except AlreadyGone:
+        return ""
+    except SpurprocError as error:
+        return f"whether all of it has ended is not known: {error}"
+    names = "; ".join(map(str, report.survivors))
+    return f"it cannot be ended: {names}" if names else ""
+
+
+def remove_hooks(around: Surroundings, attempt: AttemptId) -> None:
+    """The records of both, and their cgroups. Blocks. Raises Busy where something of one lives, SystemCallError and the like."""
+    for name in HookName:
+        folder_name = _folder_name(attempt, name)
+        if around.state_dir.hooks.has(folder_name):
+            _remove(around, folder_name)
+
+
+def _remove(around: Surroundings, folder_name: str) -> None:
+    with suppress(AlreadyGone, RecordInvalid), RecordedRun.open(_path(around, folder_name)) as run:
+        run.remove()
+    remove_below(around.state_dir.hooks, folder_name)  # what was never published, or is being removed
+
+
+def _path(around: Surroundings, folder_name: str) -> str:
+    return f"{around.state_dir.hooks.path}/{folder_name}"
+
+
+def _folder_name(attempt: AttemptId, name: HookName) -> str:
+    return f"{attempt}.{name.value}"

@@ -1,0 +1,232 @@
+"""At a start: what ran, by the step folders; what is owed, by the store; what is held, by both. Each goes on where it stands.
+
+Recorded ends come first, then liveness; what can be told of neither is held and shown. One bad folder stops nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+
+from spurproc.agent.attempts.attempt import Attempt
+from spurproc.agent.attempts.dispatch import Attempts
+from spurproc.agent.attempts.hooks import HookName, hook_begun
+from spurproc.agent.attempts.recovered import allocation_of, spec_for
+from spurproc.agent.attempts.surroundings import Surroundings
+from spurproc.agent.attempts.table import LIVE
+from spurproc.agent.jobs.job_spec import JobSpec
+from spurproc.agent.resources.allocation import Allocation
+from spurproc.agent.resources.refusal import Conflict
+from spurproc.agent.store.attempt_row import AttemptRow, AttemptState, CancelIntent, DamagedRow, Obligation
+from spurproc.agent.store.attempts import accept, load_all, spec_of
+from spurproc.agent.store.drains import Drain, DrainKind
+from spurproc.client.adoption import RefusedFolder, adopt
+from spurproc.client.step import Step
+from spurproc.core.exit_info import ExitInfo
+from spurproc.core.spawn.stage import SpawnStage
+from spurproc.errors import InvalidArgument, SpurprocError
+from spurproc.proto.attempt_id import AttemptId
+from spurproc.proto.launch_record import LaunchRecord
+from spurproc.proto.runtime_id import BATCH_STEP, RuntimeId
+from spurproc.proto.step_folder import StateFolder
+
+__all__ = ["Found", "look", "reconcile"]
+
+_STATE_OF = {
+    Obligation.EPILOG: AttemptState.EPILOG,
+    Obligation.RELEASE: AttemptState.RELEASING,
+    Obligation.REPORT: AttemptState.REPORTING,
+    Obligation.SPOOL: AttemptState.FORGETTING,
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class Found:
+    """What stands in the folders. `bad`: step folders that cannot be used, with the reason; `strange`: names of no attempt."""
+
+    steps: dict[AttemptId, Step] = field(default_factory=dict)
+    others: list[Step] = field(default_factory=list)
+    """Steps beside the batch step."""
+    bad: dict[AttemptId, str] = field(default_factory=dict)
+    strange: list[RefusedFolder] = field(default_factory=list)
+
+    @property
+    def seen(self) -> set[AttemptId]:
+        """All attempts that have been launched."""
+        return {*self.steps, *self.bad, *(AttemptId.of(step.runtime_id) for step in self.others)}
+
+
+def look(state_dir: str) -> Found:
+    """The step folders. Blocks for the disk, as long as it takes to read a few small files of each. Raises as `adopt`."""
+    found = Found()
+    with StateFolder.open(state_dir, create=True):
+        adoption = adopt(state_dir)
+    for step in adoption.steps:
+        if step.runtime_id.step_id == BATCH_STEP:
+            found.steps[AttemptId.of(step.runtime_id)] = step
+        else:
+            found.others.append(step)
+    for refused in adoption.refused:
+        try:
+            found.bad[AttemptId.of(RuntimeId.parse(refused.name))] = str(refused.error)
+        except InvalidArgument:
+            found.strange.append(refused)
+    return found
+
+
+async def reconcile(around: Surroundings, attempts: Attempts) -> Found:
+    """Take up all that there is. Nothing is launched and nobody is told of anything before it returns."""
+    found = await around.blocking.run(look, around.state_dir.steps.path)
+    rows, damaged = await around.database.read(load_all)
+    taken = [await _of_row(around, row, found) for row in rows]
+    taken += [_of_damaged(around, row, found) for row in damaged]
+    known = {one.id for one in taken}
+    taken += [await _of_step(around, attempt, step) for attempt, step in found.steps.items() if attempt not in known]
+    taken += [_of_bad(around, attempt, why) for attempt, why in found.bad.items() if attempt not in known]
+    _restore(around, taken)
+    _displace(around, taken)
+    for step in found.others:
+        around.log.warning("left alone", step=str(step.runtime_id), why="this release launches no such step")
+    for strange in found.strange:
+        around.log.warning("left alone", folder=strange.name, why=str(strange.error))
+    for attempt in taken:
+        attempts.add(attempt)
+    for attempt in taken:
+        attempts.begin(attempt)
+    return found
+
+
+async def _of_row(around: Surroundings, row: AttemptRow, found: Found) -> Attempt:
+    attempt = Attempt.of_row(row)
+    attempt.step = found.steps.get(attempt.id)
+    if row.end is not None:
+        attempt.state = _STATE_OF[row.owed[0]] if row.owed else AttemptState.FORGETTING
+    elif attempt.id in found.bad:
+        attempt.state, attempt.held_because = AttemptState.HELD, found.bad[attempt.id]
+    elif attempt.step is not None:
+        attempt.state = AttemptState.SUSPENDED if row.state is AttemptState.SUSPENDED else AttemptState.RUNNING
+    else:
+        await _not_launched(around, attempt)
+    return attempt
+
+
+async def _not_launched(around: Surroundings, attempt: Attempt) -> None:
+    """Nothing of it has run but perhaps its prolog. A reservation that nothing runs in ends with the agent that gave it."""
+    attempt.spec = await around.database.read(partial(_spec, attempt=attempt.id))
+    if attempt.spec is None:
+        attempt.state, attempt.held_because = AttemptState.HELD, "what it is to run cannot be read from the agent's store"
+    elif attempt.spec.reservation:
+        attempt.is_reservation, attempt.holds, attempt.state = True, False, AttemptState.ACCEPTED
+        attempt.end = ExitInfo.not_started(SpawnStage.NONE.name, 0, reason="a reservation ends with the agent that gave it")
+        attempt.cancel = attempt.cancel or _by_agent(around, "the agent was started anew")
+    else:
+        attempt.begun = hook_begun(around, attempt.id, HookName.PROLOG)
+        attempt.state = AttemptState.PROLOG if attempt.begun else AttemptState.ACCEPTED
+
+
+def _spec(connection: sqlite3.Connection, attempt: AttemptId) -> JobSpec | None:
+    with suppress(SpurprocError):
+        return spec_of(connection, attempt)
+    return None
+
+
+def _by_agent(around: Surroundings, why: str) -> CancelIntent:
+    return CancelIntent(uid=None, why=why, at=around.clock())
+
+
+def _of_damaged(around: Surroundings, row: DamagedRow, found: Found) -> Attempt:
+    """Its step, if it has one, is watched; what it holds is what its step was given."""
+    step = found.steps.get(row.attempt)
+    launch = None if step is None else _launch_record(around, row.attempt)
+    return Attempt(
+        id=row.attempt,
+        allocation=Allocation(cpus=()) if launch is None else allocation_of(launch, around.resources.inventory),
+        accepted_at=0.0,
+        uid=os.geteuid(),
+        state=AttemptState.HELD,
+        begun=True,
+        step=step,
+        held_because=f"its row in the agent's store cannot be read: {row.why}",
+    )
+
+
+async def _of_step(around: Surroundings, attempt: AttemptId, step: Step) -> Attempt:
+    """The store is older than the step: it gets a row again, before anything else becomes of it."""
+    launch = await around.blocking.run(_launch_record, around, attempt)
+    allocation = allocation_of(launch, around.resources.inventory)
+    at = around.clock()
+    spec = spec_for(attempt, launch)
+    await around.database.write(lambda connection: accept(connection, attempt, spec, allocation, at=at))
+    around.log.warning("found without a row", attempt=str(attempt), cpus=list(allocation.cpus))
+    return Attempt(
+        id=attempt,
+        allocation=allocation,
+        accepted_at=at,
+        uid=spec.uid,
+        state=AttemptState.RUNNING,
+        begun=True,
+        step=step,
+        spec=spec,
+    )
+
+
+def _launch_record(around: Surroundings, attempt: AttemptId) -> LaunchRecord:
+    with StateFolder.open(around.state_dir.steps.path) as state, state.open_step(attempt.step(BATCH_STEP)) as folder:
+        return folder.launch()
+
+
+def _of_bad(around: Surroundings, attempt: AttemptId, why: str) -> Attempt:
+    """Neither a row nor a step that can be read. What it holds nobody knows, so nothing more is given away."""
+    drain = Drain(
+        kind=DrainKind.SYSTEM, cause=f"step folder {attempt}", why=f"nobody knows what attempt {attempt} holds: {why}", since=0.0
+    )
+    around.drains = (*around.drains, drain)
+    return Attempt(
+        id=attempt,
+        allocation=Allocation(cpus=()),
+        accepted_at=0.0,
+        uid=os.geteuid(),
+        state=AttemptState.HELD,
+        holds=False,
+        begun=True,
+        held_because=why,
+    )
+
+
+def _restore(around: Surroundings, taken: Iterable[Attempt]) -> None:
+    """Each exactly what it was given, all of it or nothing; the earlier claim stands."""
+    for attempt in sorted(taken, key=lambda one: (one.accepted_at, one.id)):
+        if not attempt.holds:
+            continue
+        try:
+            around.resources.restore(attempt.id, attempt.allocation)
+        except Conflict as conflict:
+            attempt.holds = False
+            around.log.warning("its claim clashes", attempt=str(attempt.id), why=str(conflict))
+            _fence(around, attempt, conflict)
+
+
+def _fence(around: Surroundings, attempt: Attempt, conflict: Conflict) -> None:
+    """Where another has what it claims it ends. Where this node has no such thing it runs on, and is shown."""
+    attempt.held_because = str(conflict)
+    if conflict.claimants and attempt.state in LIVE:
+        attempt.node_fault = str(conflict)
+        attempt.cancel = attempt.cancel or _by_agent(around, str(conflict))
+
+
+def _displace(around: Surroundings, taken: Iterable[Attempt]) -> None:
+    """Of one job the latest attempt that was begun counts; all before it end."""
+    latest: dict[int, AttemptId] = {}
+    for attempt in taken:
+        latest[attempt.id.job_id] = max(attempt.id, latest.get(attempt.id.job_id, attempt.id))
+    for attempt in taken:
+        later = latest[attempt.id.job_id]
+        if attempt.id != later:
+            attempt.displaced_by = later
+            if attempt.state in LIVE and attempt.cancel is None:
+                around.log.warning("displaced", attempt=str(attempt.id), by=str(later))
+                attempt.cancel = _by_agent(around, f"attempt {later} has taken its place")

@@ -1,0 +1,105 @@
+"""What each `record` effect makes durable: the body of a transaction, made of what is known when it begins."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+
+from spurproc.agent.attempts.attempt import Attempt
+from spurproc.agent.attempts.table import Effect
+from spurproc.agent.store.attempt_row import AttemptState, Obligation
+from spurproc.agent.store.attempts import discharge, forget, hold, intend_cancel, note_refusal, record_end, set_state
+from spurproc.agent.store.drains import Drain, DrainKind, add_drain
+from spurproc.core.exit_info import ExitInfo
+
+__all__ = ["HOOK_DRAINS", "RECORDS", "Body", "drain_of", "record"]
+
+Body = Callable[[sqlite3.Connection], object]
+
+HOOK_DRAINS = ("prolog", "epilog")
+"""The causes of the drains that a hook sets: who lifts the operator's lifts them too."""
+
+
+def record(attempt: Attempt, effects: tuple[Effect, ...], *, at: float) -> Body:
+    """All of them, as one body, and where the attempt stands after them."""
+    bodies = [RECORDS[effect](attempt, at) for effect in effects]
+    state = attempt.state
+
+    def body(connection: sqlite3.Connection) -> None:
+        for each in bodies:
+            each(connection)
+        if Effect.RECORD_FORGOTTEN not in effects and state is not AttemptState.HELD:
+            set_state(connection, attempt.id, state)
+
+    return body
+
+
+def drain_of(attempt: Attempt, cause: str, *, at: float) -> Drain:
+    """The node takes nothing new, for this reason."""
+    why = f"the {cause} of attempt {attempt.id} failed: {attempt.hook_failure}"
+    return Drain(kind=DrainKind.SYSTEM, cause=cause, why=why, since=at)
+
+
+def _cancel(attempt: Attempt, _: float) -> Body:
+    intent = attempt.cancel
+    assert intent is not None  # noqa: S101 - whoever posts CANCEL has set it
+    return lambda connection: intend_cancel(connection, attempt.id, intent)
+
+
+def _end(attempt: Attempt, _: float) -> Body:
+    end = attempt.end or ExitInfo.unknown("nobody has said how it ended")
+    started_at, fault = attempt.started_at, attempt.node_fault
+    return lambda connection: record_end(connection, attempt.id, end, started_at=started_at, node_fault=fault)
+
+
+def _drain(cause: str) -> Callable[[Attempt, float], Body]:
+    def made(attempt: Attempt, at: float) -> Body:
+        drain = drain_of(attempt, cause, at=at)
+        return lambda connection: add_drain(connection, drain)
+
+    return made
+
+
+def _discharge(obligation: Obligation, outcome: Callable[[Attempt], str]) -> Callable[[Attempt, float], Body]:
+    def made(attempt: Attempt, _: float) -> Body:
+        words = outcome(attempt)
+        return lambda connection: discharge(connection, attempt.id, obligation, words)
+
+    return made
+
+
+def _refused(attempt: Attempt, _: float) -> Body:
+    why = attempt.refused_because or "no reason was given"
+    return lambda connection: note_refusal(connection, attempt.id, why)
+
+
+def _held(attempt: Attempt, _: float) -> Body:
+    why = attempt.held_because or "it cannot be told what becomes of it"
+    return lambda connection: hold(connection, attempt.id, why)
+
+
+def _forgotten(attempt: Attempt, _: float) -> Body:
+    def body(connection: sqlite3.Connection) -> None:
+        discharge(connection, attempt.id, Obligation.SPOOL, "removed")
+        forget(connection, attempt.id)
+
+    return body
+
+
+def _nothing_else(_: Attempt, __: float) -> Body:
+    return lambda _: None
+
+
+RECORDS: dict[Effect, Callable[[Attempt, float], Body]] = {
+    Effect.RECORD_STATE: _nothing_else,
+    Effect.RECORD_CANCEL: _cancel,
+    Effect.RECORD_END: _end,
+    Effect.RECORD_PROLOG_FAILED: _drain("prolog"),
+    Effect.RECORD_EPILOG: _discharge(Obligation.EPILOG, lambda attempt: attempt.hook_failure or "done"),
+    Effect.RECORD_EPILOG_FAILED: _drain("epilog"),
+    Effect.RECORD_RELEASED: _discharge(Obligation.RELEASE, lambda _: "released"),
+    Effect.RECORD_REPORTED: _discharge(Obligation.REPORT, lambda attempt: attempt.refused_because or "acknowledged"),
+    Effect.RECORD_REFUSED: _refused,
+    Effect.RECORD_HELD: _held,
+    Effect.RECORD_FORGOTTEN: _forgotten,
+}

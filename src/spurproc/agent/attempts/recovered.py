@@ -1,0 +1,49 @@
+"""An attempt of which the store knows nothing, or nothing that can be read: what its step folder says that it is, and holds."""
+
+from __future__ import annotations
+
+import os
+
+from spurproc.agent.inventory.reading import Gpu, Inventory
+from spurproc.agent.jobs.job_spec import JobSpec
+from spurproc.agent.resources.allocation import Allocation
+from spurproc.proto.attempt_id import AttemptId
+from spurproc.proto.launch_record import LaunchRecord, Program
+from spurproc.proto.raw_text import RawText, raw_bytes
+
+__all__ = ["allocation_of", "spec_for"]
+
+
+def allocation_of(launch: LaunchRecord, inventory: Inventory) -> Allocation:
+    """What it was given, as it was told to the job: CPUs, memory, GPUs. Of generic resources it is not told, so none."""
+    if launch.program is None:
+        return Allocation(cpus=())
+    told = _environment(launch.program)
+    memory_bytes = _number(told.get(b"SPURD_MEMORY_BYTES")) or launch.cgroup_limits.memory_max_bytes or 0
+    return Allocation(
+        cpus=tuple(sorted(launch.program.affinity or ())),
+        memory_bytes=memory_bytes,
+        gpus=_gpus(told.get(b"SPURD_GPUS", b""), inventory),
+    )
+
+
+def _environment(program: Program) -> dict[bytes, bytes]:
+    return {name: value for name, _, value in (raw_bytes(entry).partition(b"=") for entry in program.env)}
+
+
+def _number(text: bytes | None) -> int:
+    return int(text) if text is not None and text.isdigit() else 0
+
+
+def _gpus(text: bytes, inventory: Inventory) -> tuple[Gpu, ...]:
+    names = set(text.decode("ascii", "replace").split(",")) - {""}
+    return tuple(sorted((gpu for gpu in inventory.gpus if names & set(gpu.names)), key=str))
+
+
+def spec_for(attempt: AttemptId, launch: LaunchRecord) -> JobSpec:
+    """Enough of a spec for a row: whose it is, and what it runs. It is never launched by it."""
+    program = launch.program
+    uid = os.geteuid() if program is None or program.uid is None else program.uid
+    gid = os.getegid() if program is None or program.gid is None else program.gid
+    argv: tuple[RawText, ...] = ("unknown",) if program is None else program.argv
+    return JobSpec(name=f"job-{attempt.job_id}", user=str(uid), uid=uid, gid=gid, argv=argv)

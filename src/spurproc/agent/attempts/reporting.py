@@ -1,0 +1,37 @@
+"""The report of an attempt: offered until the controller has answered, however long that takes, and blocking no other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from spurproc.agent.attempts.attempt import Attempt
+from spurproc.agent.attempts.surroundings import Surroundings
+from spurproc.agent.attempts.table import AttemptEvent
+from spurproc.agent.controller.link import Acknowledged, Unreachable
+from spurproc.agent.controller.registration import BackOff
+
+__all__ = ["offer"]
+
+_REFUSED_FIRST_S, _REFUSED_LAST_S = 30.0, 3600.0
+
+
+async def offer(around: Surroundings, attempt: Attempt, post: Callable[[Attempt, AttemptEvent], None]) -> None:
+    """Say it until it is answered. One that was refused is said again later: an operator may have mended what was wrong.
+
+    Nobody has to take the report of an attempt in whose place a later one has been run.
+    """
+    if attempt.refusals:
+        await asyncio.sleep(min(_REFUSED_FIRST_S * 2 ** min(attempt.refusals - 1, 10), _REFUSED_LAST_S))
+    back_off = BackOff()
+    while not around.halted:
+        around.ownership.require()
+        try:
+            answer = await around.link.report(attempt.report())
+        except Unreachable:
+            await asyncio.sleep(back_off.next_s())
+            continue
+        attempt.refused_because = None if isinstance(answer, Acknowledged) else answer.why
+        attempt.reported = isinstance(answer, Acknowledged) or attempt.displaced_by is not None
+        post(attempt, AttemptEvent.REPORTED if attempt.reported else AttemptEvent.REPORT_REFUSED)
+        return

@@ -1,0 +1,84 @@
+"""What all attempts of a node share: its folders, its store, its resources, and the threads that may block for them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
+
+from spurproc.agent.configuration.configuration import Configuration
+from spurproc.agent.controller.link import ControllerLink
+from spurproc.agent.node.ownership import Ownership
+from spurproc.agent.node.state_dir import StateDir
+from spurproc.agent.resources.table import ResourceTable
+from spurproc.agent.store.database import Database
+from spurproc.agent.store.drains import Drain
+from spurproc.core.recorded.run import RecordedRun
+from spurproc.proto.attempt_id import AttemptId
+
+__all__ = ["Blocking", "Surroundings"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Blocking:
+    """A few threads for what blocks: launches, ends, folders. Owns them."""
+
+    def __init__(self, threads: int) -> None:
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="blocking")
+
+    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What it returns or raises, on one of the threads; in turn, where all are taken."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, partial(function, *args, **kwargs))
+
+    async def close(self) -> None:
+        """Take nothing more, and return once all that has begun is done: what a thread launches is launched by an owner."""
+        await asyncio.to_thread(self._pool.shutdown, wait=True, cancel_futures=True)
+
+
+@dataclass(slots=True, kw_only=True)
+class Surroundings:
+    """Borrows all of it. `log` is a structlog logger."""
+
+    configuration: Configuration
+    state_dir: StateDir
+    ownership: Ownership
+    database: Database
+    resources: ResourceTable
+    link: ControllerLink
+    blocking: Blocking
+    log: Any
+    drains: tuple[Drain, ...] = ()
+    """Those that stand, as the store has them."""
+    problems: dict[str, str] = field(default_factory=dict)
+    """What somebody should be told of, by what it is about."""
+    drains_changed: Callable[[], None] = lambda: None
+    listeners: list[Callable[[AttemptId], None]] = field(default_factory=list)
+    """Told of each attempt that has moved on, once that is durable."""
+    hooks: dict[str, RecordedRun] = field(default_factory=dict)
+    """Those that run, by the name of their folder: held, so that they can be ended where that was removed."""
+    freed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when resources were given back."""
+    idle: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the last of them was."""
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set while the controller answers."""
+    lost: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when it was found that the state folder is not ours any more."""
+    job_limits: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    """Limits that the agent has changed for itself, as jobs and hooks get them all the same."""
+    clock: Callable[[], float] = time.time
+    halted: bool = False
+    """Nothing is begun any more: the agent ends, or does not own its folder."""
+
+    @property
+    def steps_inode(self) -> tuple[int, int]:
+        """Which folder the steps are launched into, whatever its path leads to."""
+        facts = os.fstat(self.state_dir.steps.fileno())
+        return facts.st_dev, facts.st_ino

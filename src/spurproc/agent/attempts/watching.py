@@ -1,0 +1,89 @@
+"""What becomes of a step: its end by its supervisor or its records, and what cannot be ended, named."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from spurproc.agent.attempts.attempt import Attempt
+from spurproc.agent.attempts.surroundings import Surroundings
+from spurproc.agent.attempts.table import AttemptEvent
+from spurproc.agent.controller.registration import BackOff
+from spurproc.client.step import Step
+from spurproc.core.exit_info import ExitInfo
+from spurproc.core.observation import Liveness
+from spurproc.errors import AlreadyGone, SpurprocError
+from spurproc.proto.step_state import StepState
+
+__all__ = ["Watcher", "is_gone"]
+
+_LOOK_AFTER_S = 5.0
+_WALKED_WITHIN_S = 60.0
+"""Where no supervisor answers, and the plan is walked from here: a thread is not given away for ever."""
+_LOOK_LAST_S = 60.0
+_OVER = (StepState.EPILOG, StepState.COMPLETED, StepState.LEAVING)
+
+
+class Watcher:
+    """Watches and ends the steps of attempts."""
+
+    def __init__(self, around: Surroundings, post: Callable[[Attempt, AttemptEvent], None]) -> None:
+        self._around = around
+        self._post = post
+
+    async def over(self, attempt: Attempt) -> ExitInfo:
+        """How it ended, once nothing of its tree is left. Where that cannot be told it is held, and looked at again."""
+        back_off = BackOff(first_s=1.0, last_s=_LOOK_LAST_S)
+        while True:
+            try:
+                return await self._step(attempt).wait_async(completed=True)
+            except AlreadyGone as error:
+                self._around.ownership.require()
+                if await self._around.blocking.run(is_gone, attempt):
+                    return ExitInfo.unknown(f"its records were removed: {error}")
+                self._hold(attempt, f"its records were removed, and something of it may live: {error}")
+            except (SpurprocError, OSError) as error:
+                self._hold(attempt, str(error))
+            await asyncio.sleep(back_off.next_s())
+
+    def _hold(self, attempt: Attempt, why: str) -> None:
+        if attempt.held_because != why:
+            attempt.held_because = why
+            self._post(attempt, AttemptEvent.STUCK)
+
+    @staticmethod
+    def _step(attempt: Attempt) -> Step:
+        if attempt.step is None:
+            raise AlreadyGone(2, f"attempt {attempt.id} has no step")
+        return attempt.step
+
+    async def terminate(self, attempt: Attempt) -> None:
+        """Have its kill plan walked, and look then whether that was enough: what cannot be ended is named, and held."""
+        self._around.ownership.require()
+        try:
+            await self._around.blocking.run(self._step(attempt).terminate, timeout_s=_WALKED_WITHIN_S)
+        except AlreadyGone:
+            return  # whoever watches it has found the same
+        except (SpurprocError, OSError) as error:
+            self._around.log.warning("cannot be told to end", attempt=str(attempt.id), error=str(error))
+        await self._name_what_stays(attempt)
+
+    async def _name_what_stays(self, attempt: Attempt) -> None:
+        back_off = BackOff(first_s=_LOOK_AFTER_S, last_s=_LOOK_LAST_S)
+        while attempt.end is None:
+            await asyncio.sleep(back_off.next_s())
+            try:
+                status = await self._around.blocking.run(self._step(attempt).status)
+            except (SpurprocError, OSError):
+                continue
+            if status.state not in _OVER and (status.held_by or status.state is StepState.HELD):
+                self._hold(attempt, f"it cannot be ended: {'; '.join(status.held_by)}")
+
+
+def is_gone(attempt: Attempt) -> bool:
+    """By what was known of it: its cgroup, else its processes. Without either nobody can tell."""
+    trace = attempt.trace
+    if trace.cgroup is not None:
+        return trace.cgroup.observe().liveness is Liveness.GONE
+    known = [one for one in (trace.supervisor, trace.leader) if one is not None]
+    return bool(known) and all(one.liveness() is Liveness.GONE for one in known)

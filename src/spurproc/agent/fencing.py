@@ -1,0 +1,86 @@
+"""Trees of which there are no records any more: they end, or are put down in quarantine, by what the agent remembers of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from spurproc.agent.attempts.attempt import Attempt, Trace
+from spurproc.agent.attempts.watching import is_gone
+from spurproc.agent.node.quarantine import QuarantinedTree
+from spurproc.core.cgroup.cgroup import Cgroup
+from spurproc.core.observation import Liveness
+from spurproc.core.recorded.run import RecordedRun
+from spurproc.core.tree.leader import Leader
+from spurproc.core.tree.members import ProcessTree
+from spurproc.core.tree.termination import KILL_ALL, KillPlan, terminate_tree
+from spurproc.errors import AlreadyGone, SpurprocError
+from spurproc.proto.runtime_id import BATCH_STEP
+
+__all__ = ["fence", "fence_hook", "unnamed"]
+
+_SETTLE_S = 1.0
+
+
+def unnamed(attempts: Iterable[Attempt], steps_path: str) -> list[QuarantinedTree]:
+    """What lives, and has no step folder by which the next agent would find it. Does not block."""
+    return [tree for attempt in attempts if (tree := _unnamed(attempt, steps_path)) is not None]
+
+
+def _unnamed(attempt: Attempt, steps_path: str) -> QuarantinedTree | None:
+    trace = attempt.trace
+    step = str(attempt.id.step(BATCH_STEP))
+    if os.path.lexists(f"{steps_path}/runtime/{step}") or trace == Trace() or is_gone(attempt):
+        return None
+    processes = tuple(one.to_text() for one in (trace.leader, trace.supervisor) if one is not None)
+    return QuarantinedTree(
+        name=step, reason="its step folder was removed, and it lives", cgroup=trace.cgroup, identity_texts=processes
+    )
+
+
+def fence(attempt: Attempt, plan: KillPlan) -> str:
+    """End its tree. Blocks as long as the plan takes. What was proved, in words.
+
+    Its supervisor sees the same removal, and does the same: whoever comes second finds nobody.
+    """
+    trace = attempt.trace
+    try:
+        if trace.cgroup is not None:
+            return _fence_cgroup(trace, plan)
+        if trace.leader is None:
+            return "no process of it is known"
+        return _walk(ProcessTree(leader=Leader(identity=trace.leader)), plan)
+    except AlreadyGone:
+        return "gone"
+    except SpurprocError as error:
+        return f"not known: {error}"
+
+
+def fence_hook(run: RecordedRun) -> str:
+    """As `fence`, of a hook; with its cgroup, for the recorder leaves that to whoever reads what it wrote."""
+    try:
+        proof = run.terminate(KILL_ALL).proof.value
+        record = run.record.cgroup
+        if record is not None:
+            with Cgroup.open(record.path, record.inode) as cgroup:
+                cgroup.remove(_SETTLE_S)
+    except AlreadyGone:
+        return "gone"
+    except SpurprocError as error:
+        return f"not known: {error}"
+    return proof
+
+
+def _fence_cgroup(trace: Trace, plan: KillPlan) -> str:
+    record = trace.cgroup
+    assert record is not None  # noqa: S101 - asked before
+    if record.observe().liveness is Liveness.GONE:
+        return "gone"
+    with Cgroup.open(record.path, record.inode) as cgroup:
+        return _walk(ProcessTree(cgroup=cgroup), plan)
+
+
+def _walk(tree: ProcessTree, plan: KillPlan) -> str:
+    report = terminate_tree(tree, plan)
+    names = "; ".join(map(str, report.survivors))
+    return f"{report.proof.value}{': ' + names if names else ''}"

@@ -1,0 +1,150 @@
+"""The inventory, looked at again and again: what is read on a thread, classified, and then done about it."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import Callable
+from contextlib import suppress
+
+import msgspec
+
+from spurproc.agent.attempts.draining import lift, set_drain, stands
+from spurproc.agent.attempts.surroundings import Surroundings
+from spurproc.agent.configuration.configuration import Configuration
+from spurproc.agent.inventory.difference import differences
+from spurproc.agent.inventory.outcome import ConfirmedBusy, ConfirmedIdle, Outcome, classify
+from spurproc.agent.inventory.policy import Action, SystemDrain, answer
+from spurproc.agent.inventory.reading import Failed, Inventory, Reading
+from spurproc.agent.inventory.scan import Sources, scan
+from spurproc.agent.store.database import Database
+from spurproc.agent.store.drains import Drain, DrainKind
+from spurproc.agent.store.node_values import NodeValue, read_value, write_value
+from spurproc.errors import SystemCallError
+from spurproc.proto.codec import decode, encode
+
+__all__ = ["InventoryReader", "InventoryTurns", "known_inventory"]
+
+_CAUSE = "inventory"
+_TRIES = 5
+
+
+async def known_inventory(database: Database) -> Inventory | None:
+    """Under which the recorded claims were made; None before the first start. Raises RecordInvalid."""
+    content = await database.read(lambda connection: read_value(connection, NodeValue.ACCEPTED_INVENTORY))
+    return None if content is None else decode(content, Inventory, "the accepted inventory")
+
+
+class InventoryReader:
+    """Reads what the node has, as far as jobs may have it."""
+
+    def __init__(self, configuration: Configuration, *, root: str = "/") -> None:
+        self._configuration = configuration
+        self._sources = Sources(affinity=frozenset(os.sched_getaffinity(0)), generic=configuration.generic, root=root)
+
+    async def read(self) -> Reading:
+        """One reading; it blocks a thread, and not the loop."""
+        reading = await asyncio.to_thread(scan, self._sources)
+        return reading if isinstance(reading, Failed) else self._allowed(reading)
+
+    async def first(self) -> Inventory:
+        """Twice alike, for there is none to compare it with. Raises SystemCallError where the node cannot be read."""
+        last: Reading = Failed("it was not read")
+        for _ in range(_TRIES):
+            reading = await self.read()
+            if isinstance(reading, Inventory) and reading == last:
+                return reading
+            last = reading
+        why = last.reason if isinstance(last, Failed) else "no two readings were alike"
+        raise SystemCallError(errno.EIO, f"cannot tell what this node has: {why}")
+
+    def _allowed(self, found: Inventory) -> Inventory:
+        configured = self._configuration
+        cpus = found.cpus if configured.cpus is None else tuple(cpu for cpu in found.cpus if cpu in configured.cpus)
+        memory_bytes = min(found.memory_bytes, configured.memory_bytes or found.memory_bytes)
+        gpus = found.gpus if configured.gpus is None else tuple(gpu for gpu in found.gpus if {*gpu.names} & {*configured.gpus})
+        return msgspec.structs.replace(found, cpus=cpus, memory_bytes=memory_bytes, gpus=gpus)
+
+
+class InventoryTurns:
+    """What was accepted, what was read last, and what follows. Missed turns are skipped: each reading is of now."""
+
+    def __init__(self, around: Surroundings, reader: InventoryReader, changed: Callable[[], None]) -> None:
+        """`changed`: the controller has to be told."""
+        self._around = around
+        self._reader = reader
+        self._changed = changed
+        self._last: Reading | None = None
+
+    async def begin(self) -> None:
+        """Before anything is served: what has changed since the last life of the agent is confirmed and answered."""
+        await self._remember()
+        await self.turn()
+        if self._last != self._around.resources.inventory:
+            await self.turn()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self._pause()
+            await self.turn()
+
+    async def _pause(self) -> None:
+        """Until the next turn is due; or nothing runs any more, and a change has waited for that."""
+        idle = self._around.idle
+        idle.clear()
+        if self._drained and not self._around.resources.jobs_hold:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._around.configuration.inventory_interval_s):
+                await idle.wait()
+                while not self._drained:
+                    idle.clear()
+                    await idle.wait()
+
+    @property
+    def _drained(self) -> bool:
+        return stands(self._around, DrainKind.SYSTEM, _CAUSE) is not None
+
+    async def turn(self) -> Outcome:
+        """One reading, and what follows from it."""
+        reading = await self._reader.read()
+        resources = self._around.resources
+        outcome = classify(resources.inventory, self._last, reading, jobs_run=resources.jobs_hold)
+        self._last = reading
+        await self._act(outcome)
+        return outcome
+
+    async def _act(self, outcome: Outcome) -> None:
+        what = answer(outcome)
+        self._around.problems.pop(_CAUSE, None)
+        if isinstance(outcome, Failed):
+            self._around.problems[_CAUSE] = f"the inventory cannot be read: {outcome.reason}"
+            self._around.log.warning("the inventory cannot be read", why=outcome.reason)
+        if what.action is Action.APPLY and isinstance(outcome, ConfirmedIdle):
+            await self._apply(outcome.inventory)
+        if what.system_drain is SystemDrain.SET and isinstance(outcome, ConfirmedBusy):
+            await self._drain(outcome.inventory)
+        elif what.system_drain is SystemDrain.LIFT:
+            await lift(self._around, DrainKind.SYSTEM, _CAUSE)
+
+    async def _apply(self, inventory: Inventory) -> None:
+        self._around.ownership.require()
+        for difference in differences(self._around.resources.inventory, inventory):
+            self._around.log.warning("the inventory has changed", what=difference)
+        self._around.resources.apply_inventory(inventory)
+        await self._remember()
+        self._changed()
+        self._around.freed.set()
+
+    async def _remember(self) -> None:
+        content, at = encode(self._around.resources.known), self._around.clock()
+        await self._around.database.write(
+            lambda connection: write_value(connection, NodeValue.ACCEPTED_INVENTORY, content, at=at)
+        )
+
+    async def _drain(self, inventory: Inventory) -> None:
+        what = "; ".join(differences(self._around.resources.inventory, inventory))
+        why = f"the inventory has changed: {what}"
+        await set_drain(self._around, Drain(kind=DrainKind.SYSTEM, cause=_CAUSE, why=why, since=self._around.clock()))

@@ -1,0 +1,40 @@
+"""The log of the agent: one line a fact, with the ids that it is about."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import MutableMapping
+from typing import Any
+
+import structlog
+
+__all__ = ["open_log"]
+
+_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+def open_log(level: str, form: str) -> Any:
+    """To stderr. `form`: `json`, or `text` for people and for journald, which has the time itself."""
+    last: Any = (
+        structlog.processors.JSONRenderer()
+        if form == "json"
+        else structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"], drop_missing=True, bool_as_flag=False)
+    )
+    return structlog.wrap_logger(
+        structlog.PrintLogger(sys.stderr),
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            _tidied,
+            last,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
+        cache_logger_on_first_use=True,
+    )
+
+
+def _tidied(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """What has no value is not said."""
+    return {name: value for name, value in event.items() if value is not None}

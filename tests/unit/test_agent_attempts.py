@@ -1,0 +1,48 @@
+"""What the node shows of its attempts, without a node."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from spurproc.agent.attempts.dispatch import Attempts
+from spurproc.agent.attempts.surroundings import Surroundings
+from spurproc.agent.inventory.reading import Inventory
+from spurproc.agent.resources.request import ResourceRequest
+from spurproc.agent.resources.table import ResourceTable
+from spurproc.agent.store.drains import Drain, DrainKind
+
+_NONE = cast("Any", None)
+_DRAIN = Drain(kind=DrainKind.SYSTEM, cause="inventory", why="a GPU vanished", since=1.0)
+
+
+def _around() -> Surroundings:
+    return Surroundings(
+        configuration=_NONE,
+        state_dir=_NONE,
+        ownership=_NONE,
+        database=_NONE,
+        resources=ResourceTable(Inventory(cpus=(0, 1), memory_bytes=1)),
+        link=_NONE,
+        blocking=_NONE,
+        log=_NONE,
+    )
+
+
+def test_nothing_fits_a_node_that_drains_or_ends() -> None:
+    """Whether or not the controller was told yet."""
+    around = _around()
+    attempts = Attempts(around)
+    assert attempts.fits(ResourceRequest(cpus=2))
+    assert not attempts.fits(ResourceRequest(cpus=3))
+    around.drains = (_DRAIN,)
+    assert not attempts.fits(ResourceRequest(cpus=1))
+    around.drains = ()
+    around.halted = True
+    assert not attempts.fits(ResourceRequest(cpus=1))
+
+
+def test_a_node_without_attempts_owes_nothing() -> None:
+    attempts = Attempts(_around())
+    assert attempts.owes_nothing
+    assert attempts.running == ()
+    assert len(attempts) == 0
