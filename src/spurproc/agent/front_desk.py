@@ -1,0 +1,193 @@
+"""The desk at which the service asks: what the attempts do, and what only the agent can do to them and to the node."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import itertools
+import os
+from collections import Counter
+
+from spurproc.agent.attempts.attempt import Attempt
+from spurproc.agent.attempts.dispatch import Attempts
+from spurproc.agent.attempts.draining import lift, set_drain
+from spurproc.agent.attempts.records import HOOK_DRAINS
+from spurproc.agent.attempts.step import step_spec
+from spurproc.agent.attempts.surroundings import Surroundings
+from spurproc.agent.attempts.table import AttemptEvent
+from spurproc.agent.controller.local.controller import LocalController
+from spurproc.agent.controller.registration import Registration
+from spurproc.agent.jobs.environment import resource_variables
+from spurproc.agent.jobs.job_spec import JobSpec
+from spurproc.agent.resources.allocation import Allocation
+from spurproc.agent.resources.refusal import Insufficient, NotHeld
+from spurproc.agent.resources.request import ResourceRequest
+from spurproc.agent.service.desk import AttemptNow, Places, Reservation
+from spurproc.agent.service.messages import DrainView, HeldView, NodeStatus
+from spurproc.agent.service.news import JobNews
+from spurproc.agent.store.attempt_row import AttemptState
+from spurproc.agent.store.drains import OPERATOR, Drain, DrainKind
+from spurproc.core.vantage import read_boot_id
+from spurproc.errors import AlreadyGone, Busy, Unsupported
+from spurproc.proto.attempt_id import AttemptId
+from spurproc.proto.raw_text import RawText, raw_text
+from spurproc.version import VERSION
+
+__all__ = ["FrontDesk"]
+
+_RESERVED_FROM = 1 << 62
+"""No queue counts so far: a reservation has the key of an attempt in the resource table, and is none."""
+
+
+class FrontDesk:
+    """See `service.desk.Desk`."""
+
+    def __init__(self, around: Surroundings, attempts: Attempts, controller: LocalController, registration: Registration) -> None:
+        self._around = around
+        self._attempts = attempts
+        self._registration = registration
+        self._started_at = around.clock()
+        self._reservations = itertools.count(_RESERVED_FROM)
+        self.node = around.configuration.node_name
+        self.controller = controller
+        self.news = JobNews()
+        self.script_limit_bytes = around.configuration.max_job_script_bytes
+        self.output_pattern = around.configuration.output_pattern
+        self.kill_plan = around.configuration.kill_plan
+
+    def tell(self, attempt: AttemptId) -> None:
+        """It has moved on."""
+        self.news.tell(attempt.job_id)
+
+    # Attempts.
+
+    def attempt(self, attempt: AttemptId) -> AttemptNow | None:
+        """See `Desk`."""
+        known = self._attempts.find(attempt)
+        if known is None:
+            return None
+        return AttemptNow(
+            phase=known.state.value,
+            held_because=_why_held(known),
+            allocation=known.allocation if known.holds else None,
+            started_at=known.started_at,
+        )
+
+    def places(self, attempt: AttemptId, spec: JobSpec) -> Places:
+        """See `Desk`."""
+        plan = step_spec(self._around, attempt, Allocation(cpus=(0,)), spec).plan
+        assert plan is not None  # noqa: S101 - a script has one
+        return Places(work_dir=raw_text(os.fspath(plan.cwd or "/")), stdout=_path(plan.stdout), stderr=_path(plan.stderr))
+
+    async def suspend(self, attempt: AttemptId, *, uid: int) -> None:
+        """See `Desk`."""
+        known = self._running(attempt, "suspend")
+        if known.state is not AttemptState.SUSPENDED:
+            await self._turn(known, AttemptEvent.SUSPENDED, uid)
+
+    async def resume(self, attempt: AttemptId, *, uid: int) -> None:
+        """See `Desk`."""
+        known = self._running(attempt, "resume")
+        if known.state is AttemptState.SUSPENDED:
+            await self._turn(known, AttemptEvent.RESUMED, uid)
+
+    def _running(self, attempt: AttemptId, verb: str) -> Attempt:
+        known = self._attempts.find(attempt)
+        if known is None:
+            raise AlreadyGone(errno.ESRCH, f"cannot {verb} attempt {attempt}: it does not run here")
+        if known.state not in (AttemptState.RUNNING, AttemptState.SUSPENDED) or known.step is None:
+            raise Busy(errno.EBUSY, f"cannot {verb} attempt {attempt}: it is {known.state.value}")
+        return known
+
+    async def _turn(self, known: Attempt, event: AttemptEvent, uid: int) -> None:
+        """The step is named by its attempt to the last moment; what it answers counts."""
+        self._around.ownership.require()
+        assert known.step is not None  # noqa: S101 - asked before
+        act = known.step.suspend if event is AttemptEvent.SUSPENDED else known.step.resume
+        await self._around.blocking.run(act)
+        self._around.log.info(event.value, attempt=str(known.id), by_uid=uid)
+        self._attempts.runner.post(known, event)
+
+    # The node.
+
+    async def drain(self, why: str, *, uid: int) -> bool:
+        """See `Desk`."""
+        self._around.ownership.require()
+        words = why or f"user {uid} wants it"
+        return await set_drain(
+            self._around, Drain(kind=DrainKind.OPERATOR, cause=OPERATOR, why=words, since=self._around.clock())
+        )
+
+    async def undrain(self, *, uid: int) -> bool:
+        """See `Desk`. What a failed hook has set is an operator's to lift as well: nothing else tells that the cause is gone."""
+        self._around.ownership.require()
+        del uid
+        lifted = [await lift(self._around, DrainKind.OPERATOR, OPERATOR)]
+        lifted += [await lift(self._around, DrainKind.SYSTEM, cause) for cause in HOOK_DRAINS]
+        return any(lifted)
+
+    def status(self) -> NodeStatus:
+        """See `Desk`."""
+        resources = self._around.resources
+        return NodeStatus(
+            node=self.node,
+            version=VERSION,
+            boot_id=read_boot_id(),
+            agent_uid=os.geteuid(),
+            started_at=self._started_at,
+            registered=self._registration.registered.is_set(),
+            totals=resources.inventory,
+            free=resources.free,
+            missing=resources.missing,
+            drains=tuple(
+                DrainView(kind=one.kind.value, cause=one.cause, why=one.why, since=one.since) for one in self._around.drains
+            ),
+            jobs=Counter(attempt.state.value for attempt in self._attempts),
+            held=tuple(self._held()),
+            problems=tuple(self._around.problems.values()),
+        )
+
+    def _held(self) -> list[HeldView]:
+        held = ((attempt, _why_held(attempt)) for attempt in self._attempts)
+        return [HeldView(attempt=attempt.id, uid=attempt.uid, why=why) for attempt, why in held if why is not None]
+
+    # Bare reservations.
+
+    async def alloc(self, request: ResourceRequest, *, uid: int) -> Reservation:
+        """See `Desk`."""
+        resources = self._around.resources
+        if self._around.drains:
+            raise Busy(errno.EBUSY, f"cannot reserve: the node drains: {self._around.drains[0].why}")
+        key = AttemptId(next(self._reservations), 1)
+        try:
+            allocation = resources.allocate(key, request, bare=True)
+        except Insufficient as error:
+            if resources.ever_fits(request):
+                raise Busy(errno.EBUSY, str(error)) from None
+            raise Unsupported(str(error)) from None
+        self._around.log.info("reserved", reservation=str(key), by_uid=uid, cpus=list(allocation.cpus))
+        return Reservation(attempt=key, allocation=allocation, env=resource_variables(allocation))
+
+    async def release(self, attempt: AttemptId) -> None:
+        """See `Desk`."""
+        if attempt.job_id < _RESERVED_FROM:
+            raise AlreadyGone(errno.ESRCH, f"cannot release {attempt}: it is no reservation")
+        try:
+            self._around.resources.release(attempt)
+        except NotHeld:
+            return
+        self._around.log.info("released", reservation=str(attempt))
+        self._around.freed.set()
+        await asyncio.sleep(0)
+
+
+def _why_held(attempt: Attempt) -> str | None:
+    if attempt.state is AttemptState.HELD:
+        return attempt.held_because or "it cannot be told what becomes of it"
+    if attempt.refused_because is not None and not attempt.reported:
+        return f"its report was refused: {attempt.refused_because}"
+    return None if attempt.holds or attempt.state not in (AttemptState.RUNNING, AttemptState.ENDING) else attempt.held_because
+
+
+def _path(stream: object) -> RawText | None:
+    return raw_text(stream) if isinstance(stream, str | bytes) else None

@@ -1,0 +1,101 @@
+"""What the service asks of the agent: the controller it has itself, and what only who runs the attempts can tell or do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from spurproc.agent.controller.local.controller import LocalController
+from spurproc.agent.jobs.job_spec import JobSpec
+from spurproc.agent.resources.allocation import Allocation
+from spurproc.agent.resources.request import ResourceRequest
+from spurproc.agent.service.messages import NodeStatus
+from spurproc.agent.service.news import JobNews
+from spurproc.core.tree.termination import KillPlan
+from spurproc.proto.attempt_id import AttemptId
+from spurproc.proto.raw_text import RawText
+
+__all__ = ["AttemptNow", "Desk", "Places", "Reservation"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptNow:
+    """An attempt that the agent has: what it does just now."""
+
+    phase: str
+    """The word of its `AttemptState`."""
+    held_because: str | None = None
+    allocation: Allocation | None = None
+    started_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Where an attempt works and writes: absolute paths, patterns filled in. None: the null device."""
+
+    work_dir: RawText
+    stdout: RawText | None
+    stderr: RawText | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """A bare reservation. `env`: what a job that had it would be told."""
+
+    attempt: AttemptId
+    allocation: Allocation
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+class Desk(Protocol):
+    """The agent as the service sees it. Who may ask for what the service has found out before it asks.
+
+    Each raises what `spurproc.errors` has for it: Busy (not now), AlreadyGone (no such attempt here), Unsupported. All are called
+    on the agent's event loop.
+    """
+
+    node: str
+    controller: LocalController
+    news: JobNews
+    """Told by the agent whenever an attempt moves on."""
+    script_limit_bytes: int
+    output_pattern: str
+    kill_plan: KillPlan
+    """The node's own for jobs that bring none."""
+
+    def attempt(self, attempt: AttemptId) -> AttemptNow | None:
+        """What it does now; None where the agent has no such attempt. Does not block."""
+        ...
+
+    def places(self, attempt: AttemptId, spec: JobSpec) -> Places:
+        """Where it works and writes, whether or not it has begun. Does not block."""
+        ...
+
+    async def suspend(self, attempt: AttemptId, *, uid: int) -> None:
+        """Freeze it; once it stands still. Already frozen is fine."""
+        ...
+
+    async def resume(self, attempt: AttemptId, *, uid: int) -> None:
+        """Undo `suspend`."""
+        ...
+
+    async def drain(self, why: str, *, uid: int) -> bool:
+        """The operator's drain, durable. False: it was drained by the operator before; the reason is the new one."""
+        ...
+
+    async def undrain(self, *, uid: int) -> bool:
+        """Lift it. False: there was none."""
+        ...
+
+    def status(self) -> NodeStatus:
+        """How the node is; all that is held, whoever's. Does not block."""
+        ...
+
+    async def alloc(self, request: ResourceRequest, *, uid: int) -> Reservation:
+        """Reserve that now. Raises Busy where it is not free, Unsupported where it never is."""
+        ...
+
+    async def release(self, attempt: AttemptId) -> None:
+        """Give a bare reservation back. Done already is fine."""
+        ...
