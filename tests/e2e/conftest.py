@@ -11,7 +11,9 @@ import pytest
 
 from spurproc.client.host_link import PROGRAM_VARIABLE
 from tests import cgroup_folder
+from tests.agent_service import AgentDesk
 from tests.fifo import Gate, Told
+from tests.spurd_command import Spurd
 from tests.steps import Steps, host_without_cgroups
 
 
@@ -57,3 +59,16 @@ def gate(commons: Path) -> Iterator[Callable[[str], Gate]]:
     """Make FIFOs that a job can wait on."""
     with ExitStack() as made:
         yield lambda name: made.enter_context(Gate(commons / name))
+
+
+@pytest.fixture
+def desk(commons: Path) -> Iterator[AgentDesk]:
+    """The agent's service, without an agent, where every user may reach it."""
+    with AgentDesk(commons / "state") as made:
+        yield made
+
+
+@pytest.fixture
+def spurd(desk: AgentDesk) -> Spurd:
+    """The program, for that service."""
+    return Spurd(desk.folder)

@@ -1,0 +1,127 @@
+"""The node's prolog and epilog: once each, as recorded runs; what fails drains the node, and what is not known has failed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.agents import NOTHING_LEFT, Agents
+from tests.steps import Gate
+
+pytestmark = [pytest.mark.needs_root, pytest.mark.needs_cgroup_v2]
+
+
+def _shell(script: str) -> str:
+    return f"/bin/sh -c '{script}'"
+
+
+def test_they_are_told_what_they_are_about_and_nothing_else(tmp_path: Path) -> None:
+    """The job, its user, the node, and to the epilog how it ended; no variable of the agent's own."""
+    hooks = {f"{name}-argv": _shell(f"env | sort >{tmp_path}/{name}") for name in ("prolog", "epilog")}
+    with Agents(tmp_path / "state", hooks | {"node-name": "n1"}).start() as agent:
+        agent.ended(agent.submit("exit 3", name="mine"))
+        agent.until("1.1", "none")
+        names = {line.partition("=")[0]: line.partition("=")[2] for line in (tmp_path / "epilog").read_text().splitlines()}
+        told = {name: value for name, value in names.items() if name.startswith("SPURD_")}
+        assert told == {
+            "SPURD_HOOK": "epilog",
+            "SPURD_JOB_ID": "1",
+            "SPURD_RUN_ATTEMPT": "1",
+            "SPURD_NODE": "n1",
+            "SPURD_JOB_NAME": "mine",
+            "SPURD_JOB_UID": "0",
+            "SPURD_JOB_USER": "root",
+            "SPURD_JOB_END": "exited 3",
+        }
+        assert set(names) - set(told) <= {"PATH", "PWD", "SHLVL", "_"}
+        assert "SPURD_JOB_END" not in (tmp_path / "prolog").read_text()
+
+
+def test_a_failed_prolog_fails_the_launch_and_drains(tmp_path: Path) -> None:
+    """The job never runs, the node is to blame, its epilog runs all the same; and nothing more is taken until it is undrained."""
+    hooks = {"prolog-argv": _shell(f"test -e {tmp_path}/mended"), "epilog-argv": _shell(f"echo >>{tmp_path}/epilog")}
+    with Agents(tmp_path / "state", hooks).start() as agent:
+        job = agent.submit(f"touch {tmp_path}/ran")
+        told = agent.ask(f"ended {job}")
+        assert told["end"] == "not started: ended before exec at stage NONE"
+        assert told["fault"] == "the node's prolog failed: exited 1"
+        agent.until("1.1", "none")
+        assert not (tmp_path / "ran").exists()
+        assert (tmp_path / "epilog").read_text() == "\n"
+        assert agent.ask("drains") == ["the prolog of attempt 1.1 failed: exited 1"]
+        waits = agent.submit("exit 4")
+        agent.kill()
+        (tmp_path / "mended").touch()
+        agent.start()
+        assert agent.ask("drains") == ["the prolog of attempt 1.1 failed: exited 1"]
+        assert agent.ask("attempts") == {}
+        agent.ask("undrain")
+        assert agent.ended(waits) == "exited 4"
+        assert agent.ask("drains") == []
+
+
+def test_a_failed_epilog_drains_and_its_job_is_told_as_it_ended(tmp_path: Path) -> None:
+    """Its resources are free again: the node takes nothing until somebody has looked."""
+    with Agents(tmp_path / "state", {"epilog-argv": "/bin/false"}).start() as agent:
+        assert agent.ask(f"ended {agent.submit('exit 5')}") == {"end": "exited 5", "cancelled": False, "fault": None}
+        agent.until("1.1", "none")
+        assert agent.ask("drains") == ["the epilog of attempt 1.1 failed: exited 1"]
+        assert agent.ask("claims") == {}
+        assert agent.folders() == NOTHING_LEFT
+
+
+def test_the_end_is_told_before_the_epilog_and_its_resources_are_free_after_it(tmp_path: Path) -> None:
+    """Who waits for the job need not wait for the node to be cleaned up; who wants its CPU has to."""
+    gate = Gate(tmp_path / "gate")
+    with Agents(tmp_path / "state", {"epilog-argv": _shell(f"read x <{gate.path}")}).start() as agent:
+        assert agent.ended(agent.submit("exit 6")) == "exited 6"
+        agent.until("1.1", "epilog")
+        assert agent.ask("claims") == {"1.1": [0]}
+        gate.open()
+        agent.until("1.1", "none")
+        assert agent.ask("claims") == {}
+
+
+@pytest.mark.parametrize("name", ["prolog", "epilog"])
+def test_a_restart_in_the_middle_of_one_waits_for_the_same(tmp_path: Path, name: str) -> None:
+    """It is not run again, and what it says counts."""
+    gate, begun = Gate(tmp_path / "gate"), Gate(tmp_path / "begun")
+    hook = _shell(f"echo >>{tmp_path}/hook; echo >{begun.path}; read x <{gate.path}; exit 9")
+    with Agents(tmp_path / "state", {f"{name}-argv": hook}).start() as agent:
+        job = agent.submit("exit 2")
+        assert begun.path.read_text() == "\n"
+        agent.kill()
+        agent.start()
+        agent.until("1.1", name)
+        gate.open()
+        expected = "exited 2" if name == "epilog" else "not started: ended before exec at stage NONE"
+        assert agent.ended(job) == expected
+        agent.until("1.1", "none")
+        assert (tmp_path / "hook").read_text() == "\n"
+        assert agent.ask("drains") == [f"the {name} of attempt 1.1 failed: exited 9"]
+
+
+def test_a_hook_whose_end_nobody_knows_has_failed(tmp_path: Path) -> None:
+    """Its recorder was killed with it while no agent was there."""
+    gate, begun = Gate(tmp_path / "gate"), Gate(tmp_path / "begun")
+    hook = _shell(f"echo >{begun.path}; read x <{gate.path}")
+    with Agents(tmp_path / "state", {"prolog-argv": hook}).start() as agent:
+        job = agent.submit("exit 2")
+        assert begun.path.read_text() == "\n"
+        agent.kill()
+        agent.kill_hook("1.1.prolog")
+        agent.start()
+        assert "nobody knows how it ended" in agent.ask(f"ended {job}")["fault"]
+        assert len(agent.ask("drains")) == 1
+
+
+def test_one_that_takes_too_long_is_ended_and_has_failed(tmp_path: Path) -> None:
+    """With all that it has started."""
+    gate = Gate(tmp_path / "gate")
+    hooks = {"prolog-argv": _shell(f"read x <{gate.path}"), "prolog-timeout-s": "0.5"}
+    with Agents(tmp_path / "state", hooks).start() as agent:
+        job = agent.submit("exit 2")
+        assert agent.ask(f"ended {job}")["fault"] == "the node's prolog failed: it was ended after 0.5 s"
+        agent.until("1.1", "none")
+        assert agent.folders() == NOTHING_LEFT

@@ -1,0 +1,41 @@
+"""`spurd serve` from end to end: a job runs once under its own supervisor, and is told truly, whatever becomes of the agent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.agents import NOTHING_LEFT, Agents
+from tests.steps import Gate
+
+pytestmark = [pytest.mark.needs_root, pytest.mark.needs_cgroup_v2]
+
+
+def test_a_job_runs_and_is_told_and_leaves_nothing(tmp_path: Path) -> None:
+    """Its output, its end, and no folder of it."""
+    with Agents(tmp_path / "state").start() as agent:
+        job = agent.submit("echo it runs as $SPURD_JOB_ID on $SPURD_CPUS; exit 7", stdout=str(tmp_path / "out-%j.%a"))
+        assert agent.ended(job) == "exited 7"
+        agent.until("1.1", "none")
+        assert agent.folders() == NOTHING_LEFT
+        assert (tmp_path / "out-1.1").read_text() == "it runs as 1 on 0\n"
+        assert agent.ask("claims") == {}
+
+
+def test_a_killed_agent_leaves_its_job_alone_and_finds_it_again(tmp_path: Path) -> None:
+    """The same process, one output, its true end; and the CPUs that it was given are given to nobody else."""
+    gate = Gate(tmp_path / "gate")
+    with Agents(tmp_path / "state").start() as agent:
+        job = agent.submit(f"echo once; read x <{gate.path}; exit 3", stdout=str(tmp_path / "out"))
+        agent.until("1.1", "running")
+        before, claims = agent.leader(job), agent.ask("claims")
+        agent.kill()
+        agent.start()
+        assert agent.leader(job) == before
+        assert agent.ask("claims") == claims == {"1.1": [0]}
+        gate.open()
+        assert agent.ended(job) == "exited 3"
+        agent.until("1.1", "none")
+        assert (tmp_path / "out").read_text() == "once\n"
+        assert agent.folders() == NOTHING_LEFT
