@@ -17,17 +17,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spurproc.agent import inventory_turns
 from spurproc.agent.attempts import step
 from spurproc.agent.attempts.effects import Failpoint
 from spurproc.agent.attempts.table import Effect
 from spurproc.agent.configuration.loading import load_configuration
 from spurproc.agent.controller.link import Acknowledged, AttemptReport, RefusedForGood, Unreachable
 from spurproc.agent.controller.local.link import LocalLink
+from spurproc.agent.daemon import inventory_reader
+from spurproc.agent.daemon.agent import Agent, Parts
+from spurproc.agent.daemon.serve import serve
 from spurproc.agent.inventory.reading import Inventory
 from spurproc.agent.jobs.job_spec import JobSpec
 from spurproc.agent.resources.request import ResourceRequest
-from spurproc.agent.serve import Agent, Parts, serve
 from spurproc.client.spec import StepSpec
 from spurproc.core.cgroup.limits import CgroupLimits
 from spurproc.errors import SpurprocError
@@ -179,7 +180,7 @@ def _have_cpus(count: int) -> None:
         return replace(made, plan=replace(made.plan, affinity=os.sched_getaffinity(0)), cgroup_limits=CgroupLimits())
 
     step.step_of_job = on_real_cpus  # type: ignore[assignment,attr-defined]
-    inventory_turns.scan = lambda _: Inventory(cpus=tuple(range(count)), memory_bytes=1 << 34)  # type: ignore[assignment,attr-defined]
+    inventory_reader.scan = lambda _: Inventory(cpus=tuple(range(count)), memory_bytes=1 << 34)  # type: ignore[assignment,attr-defined]
 
 
 def main() -> int:

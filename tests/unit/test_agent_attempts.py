@@ -37,7 +37,7 @@ def test_nothing_fits_a_node_that_drains_or_ends() -> None:
     around.drains = (_DRAIN,)
     assert not attempts.fits(ResourceRequest(cpus=1))
     around.drains = ()
-    around.halted = True
+    around.ending = True
     assert not attempts.fits(ResourceRequest(cpus=1))
 
 

@@ -74,8 +74,13 @@ class Surroundings:
     job_limits: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     """Limits that the agent has changed for itself, as jobs and hooks get them all the same."""
     clock: Callable[[], float] = time.time
-    halted: bool = False
-    """Nothing is begun any more: the agent ends, or does not own its folder."""
+    ending: bool = False
+    """The agent is on its way out."""
+
+    @property
+    def halted(self) -> bool:
+        """Whether nothing is begun any more: the agent ends, or does not own its folder."""
+        return self.ending or self.lost.is_set()
 
     @property
     def steps_inode(self) -> tuple[int, int]:

@@ -42,7 +42,7 @@ def command(config: str | None, **settings: str | None) -> int:
 
     Exit code: 0 stopped, 1 it could not go on, 2 a setting means nothing, 75 in quarantine, 125 its state folder was lost.
     """
-    from spurproc.agent.serve import serve  # noqa: PLC0415 - nobody else needs all of the agent
+    from spurproc.agent.daemon.serve import serve  # noqa: PLC0415 - nobody else needs all of the agent
 
     typed = {name: text for name, text in settings.items() if text is not None}
     return serve(load_configuration(typed, file=config))

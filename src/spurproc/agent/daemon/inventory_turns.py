@@ -1,70 +1,25 @@
-"""The inventory, looked at again and again: what is read on a thread, classified, and then done about it."""
+"""The inventory, looked at again and again: what is read, classified, and then done about it."""
 
 from __future__ import annotations
 
 import asyncio
-import errno
-import os
 from collections.abc import Callable
 from contextlib import suppress
 
-import msgspec
-
 from spurproc.agent.attempts.draining import lift, set_drain, stands
 from spurproc.agent.attempts.surroundings import Surroundings
-from spurproc.agent.configuration.configuration import Configuration
+from spurproc.agent.daemon.inventory_reader import InventoryReader
 from spurproc.agent.inventory.difference import differences
 from spurproc.agent.inventory.outcome import ConfirmedBusy, ConfirmedIdle, Outcome, classify
 from spurproc.agent.inventory.policy import Action, SystemDrain, answer
 from spurproc.agent.inventory.reading import Failed, Inventory, Reading
-from spurproc.agent.inventory.scan import Sources, scan
-from spurproc.agent.store.database import Database
 from spurproc.agent.store.drains import Drain, DrainKind
-from spurproc.agent.store.node_values import NodeValue, read_value, write_value
-from spurproc.errors import SystemCallError
-from spurproc.proto.codec import decode, encode
+from spurproc.agent.store.node_values import NodeValue, write_value
+from spurproc.proto.codec import encode
 
-__all__ = ["InventoryReader", "InventoryTurns", "known_inventory"]
+__all__ = ["InventoryTurns"]
 
 _CAUSE = "inventory"
-_TRIES = 5
-
-
-async def known_inventory(database: Database) -> Inventory | None:
-    """Under which the recorded claims were made; None before the first start. Raises RecordInvalid."""
-    content = await database.read(lambda connection: read_value(connection, NodeValue.ACCEPTED_INVENTORY))
-    return None if content is None else decode(content, Inventory, "the accepted inventory")
-
-
-class InventoryReader:
-    """Reads what the node has, as far as jobs may have it."""
-
-    def __init__(self, configuration: Configuration, *, root: str = "/") -> None:
-        self._configuration = configuration
-        self._sources = Sources(affinity=frozenset(os.sched_getaffinity(0)), generic=configuration.generic, root=root)
-
-    async def read(self) -> Reading:
-        """One reading; it blocks a thread, and not the loop."""
-        reading = await asyncio.to_thread(scan, self._sources)
-        return reading if isinstance(reading, Failed) else self._allowed(reading)
-
-    async def first(self) -> Inventory:
-        """Twice alike, for there is none to compare it with. Raises SystemCallError where the node cannot be read."""
-        last: Reading = Failed("it was not read")
-        for _ in range(_TRIES):
-            reading = await self.read()
-            if isinstance(reading, Inventory) and reading == last:
-                return reading
-            last = reading
-        why = last.reason if isinstance(last, Failed) else "no two readings were alike"
-        raise SystemCallError(errno.EIO, f"cannot tell what this node has: {why}")
-
-    def _allowed(self, found: Inventory) -> Inventory:
-        configured = self._configuration
-        cpus = found.cpus if configured.cpus is None else tuple(cpu for cpu in found.cpus if cpu in configured.cpus)
-        memory_bytes = min(found.memory_bytes, configured.memory_bytes or found.memory_bytes)
-        gpus = found.gpus if configured.gpus is None else tuple(gpu for gpu in found.gpus if {*gpu.names} & {*configured.gpus})
-        return msgspec.structs.replace(found, cpus=cpus, memory_bytes=memory_bytes, gpus=gpus)
 
 
 class InventoryTurns:

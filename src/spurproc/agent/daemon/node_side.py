@@ -1,0 +1,40 @@
+"""What the registration asks of this node, and tells it."""
+
+from __future__ import annotations
+
+from spurproc.agent.attempts.dispatch import Attempts
+from spurproc.agent.attempts.surroundings import Surroundings
+from spurproc.agent.controller.link import NodeDescription, Reclaim
+from spurproc.agent.controller.registration import NodeSide
+from spurproc.agent.store.attempt_row import CancelIntent
+from spurproc.core.vantage import read_boot_id
+from spurproc.version import VERSION
+
+__all__ = ["node_side"]
+
+
+def node_side(around: Surroundings, attempts: Attempts) -> NodeSide:
+    """Of the agent whose surroundings these are."""
+    boot_id = read_boot_id()
+
+    def describe() -> NodeDescription:
+        return NodeDescription(
+            node=around.configuration.node_name,
+            boot_id=boot_id,
+            version=VERSION,
+            totals=around.resources.inventory,
+            drains=tuple(drain.why for drain in around.drains),
+        )
+
+    def reached(answered: bool) -> None:
+        if answered is not around.reached.is_set():
+            around.log.info("the controller answers" if answered else "the controller does not answer")
+        (around.reached.set if answered else around.reached.clear)()
+
+    def reclaim(order: Reclaim) -> None:
+        attempt = attempts.find(order.attempt)
+        if attempt is not None and attempt.cancel is None:
+            why = order.why or "the controller has given it up"
+            attempts.cancel(attempt, CancelIntent(uid=None, why=why, at=around.clock()))
+
+    return NodeSide(describe=describe, running=lambda: attempts.running, reclaim=reclaim, reached=reached)
