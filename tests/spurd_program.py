@@ -17,6 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from spurproc.agent.attempts import step
 from spurproc.agent.attempts.effects import Failpoint
 from spurproc.agent.attempts.table import Effect
@@ -91,6 +93,9 @@ async def _answer(agent: Agent, line: bytes) -> Any:
             return [drain.why for drain in agent.around.drains]
         case b"drain" | b"undrain":
             return await (agent.desk.drain("by the test", uid=0) if word == b"drain" else agent.desk.undrain(uid=0))
+        case b"node":  # what it has, and what of that is free
+            status = agent.desk.status()
+            return [msgspec.to_builtins(part) for part in (status.totals, status.free)]
         case b"problems":
             return list(agent.desk.status().problems)
         case b"held":

@@ -14,6 +14,8 @@ from tests.spurd_command import PROGRAM, Spurd, assert_one_line
 
 OF_JOB = ["cancel", "logs", "requeue", "resume", "show", "suspend", "wait"]
 SUBMIT = ["submit", "--", "true"]
+ASKING = sorted(COMMANDS.keys() - {"serve"})
+"""All that ask an agent; the one that is left is one."""
 
 
 @pytest.fixture
@@ -115,7 +117,7 @@ def test_a_script_that_cannot_be_read_is_named(spurd: Spurd, tmp_path: Path) -> 
         assert_one_line(said, "cannot read the script")
 
 
-@pytest.mark.parametrize("command", sorted(COMMANDS))
+@pytest.mark.parametrize("command", ASKING)
 def test_no_agent_is_said_with_what_to_do(nowhere: Spurd, command: str) -> None:
     arguments = SUBMIT if command == "submit" else [command, "1"] if command in OF_JOB else [command]
     said = nowhere.here(*arguments)
