@@ -20,6 +20,7 @@ from spurproc.agent.jobs.spool import remove_spool, spooled, write_script
 from spurproc.core.durable.private_folder import PrivateFolder
 from spurproc.errors import Busy, NotPermitted, SystemCallError
 from spurproc.proto.attempt_id import AttemptId
+from tests.relatives import in_fork
 
 ONE = AttemptId(7, 1)
 SCRIPT = b"#!/bin/sh\nid -u\n"
@@ -231,6 +232,37 @@ with PrivateFolder.open({folder.path!r}) as folder:
     os.fchmod(folder.fileno(), 0o700)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
     assert done.stdout == "[]\n", done.stderr
+
+
+@pytest.mark.needs_root
+def test_its_user_cannot_fill_it_faster_than_it_is_emptied(folder: PrivateFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever still has a folder of it open, as a shell that stands there, is shut out before it is emptied."""
+    scratch = make_scratch(folder, ONE, uid=JOB_UID, gid=JOB_GID)
+    assert as_user(JOB_UID, "mkdir", f"{scratch}/a").returncode == 0
+    kept = {name: os.open(f"{scratch}/{name}", os.O_RDONLY) for name in ("", "a")}
+    told: list[str] = []
+    real = os.rmdir
+
+    def write() -> list[str]:
+        told = []
+        for name, fd in kept.items():
+            try:
+                os.close(os.open("late", os.O_CREAT | os.O_EXCL, dir_fd=fd))
+            except OSError as error:
+                told.append(f"{name}: {type(error).__name__}")
+        return told
+
+    def rmdir(name: str, *, dir_fd: int) -> None:
+        told.extend(in_fork(write, uid=JOB_UID))
+        real(name, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "rmdir", rmdir)
+    remove_scratch(folder, ONE)
+    monkeypatch.undo()
+    for fd in kept.values():
+        os.close(fd)
+    assert told == [": PermissionError", "a: PermissionError"] * 2
+    assert folder.names() == []
 
 
 @pytest.mark.needs_root

@@ -21,8 +21,9 @@ def remove_below(folder: PrivateFolder, name: str, *, timeout_s: float = 60.0) -
     """Remove `name` from a folder of ours, with all that is in it. One that is not there is fine. Blocks for the disk.
 
     Links are removed and never followed. What is mounted in it is an error (EBUSY), and stays. No folder in it is entered by a
-    path: each is moved up into the topmost and emptied there, so that no depth is too deep. Raises Busy where somebody still
-    writes there after `timeout_s`, SystemCallError and the like. To be called again then.
+    path: each is moved up into the topmost and emptied there, so that no depth is too deep. Each is ours before it is emptied,
+    so that whoever still has it open puts nothing into it any more. Raises Busy where somebody still writes there after
+    `timeout_s`, SystemCallError and the like. To be called again then.
     """
     deadline = time.monotonic() + timeout_s
     with named_errors("remove", f"{folder.path}/{name}"):
@@ -30,7 +31,7 @@ def remove_below(folder: PrivateFolder, name: str, *, timeout_s: float = 60.0) -
         if top_fd is None:
             return
         try:
-            os.fchmod(top_fd, 0o700)  # to take names out of it, where we are not root
+            _make_ours(top_fd)
             while not (_emptied(top_fd) and _removed(folder.fileno(), name)):
                 if time.monotonic() > deadline:
                     raise Busy(errno.EBUSY, f"cannot remove {folder.path}/{name}: somebody still writes there")
@@ -76,6 +77,13 @@ def _open_up(folder_fd: int, name: str) -> None:
         os.close(place_fd)
 
 
+def _make_ours(folder_fd: int) -> None:
+    """Its user, who may go on writing, could fill it faster than it is emptied; where we are not root it is ours to open up."""
+    with suppress(PermissionError):  # a server that takes root for nobody
+        os.fchown(folder_fd, os.geteuid(), os.getegid())
+    os.fchmod(folder_fd, 0o700)
+
+
 def _emptied(top_fd: int) -> bool:
     """One pass; whether there was nothing."""
     empty = True
@@ -102,7 +110,7 @@ def _remove(top_fd: int, name: str) -> None:
     if below_fd is None:
         return
     try:
-        os.fchmod(below_fd, 0o700)
+        _make_ours(below_fd)
         for child in _names(below_fd):
             with suppress(FileNotFoundError):
                 _unlink_or_move(below_fd, child, top_fd)
