@@ -25,9 +25,10 @@ from spurproc.agent.resources.request import ResourceRequest
 from spurproc.agent.service.bounds import Bounds
 from spurproc.agent.service.desk import AttemptNow, Places, Reservation
 from spurproc.agent.service.listening import Address
-from spurproc.agent.service.messages import DrainView, HeldView, NodeStatus
 from spurproc.agent.service.news import JobNews
+from spurproc.agent.service.replies import NodeStatus
 from spurproc.agent.service.server import Service
+from spurproc.agent.service.shown import DrainView, HeldView
 from spurproc.core.exit_info import ExitInfo, ExitKind, ExitSource
 from spurproc.core.tree.termination import KillPlan
 from spurproc.errors import AlreadyGone, Busy

@@ -13,7 +13,8 @@ from typing import Any, Self
 
 from spurproc.agent.cli.connection import AgentClient
 from spurproc.agent.jobs.job_spec import JobSpec
-from spurproc.agent.service.messages import Hello, Reply, Request, Welcome
+from spurproc.agent.service.replies import Reply, Welcome
+from spurproc.agent.service.requests import Hello, Request
 from spurproc.proto.codec import decode, encode
 from tests.pace import at_this_pace, readable
 

@@ -14,7 +14,7 @@ from spurproc.agent.cli.connection import AgentClient
 from spurproc.agent.cli.failure import AgentRefused, AgentUnreachable
 from spurproc.agent.resources.request import ResourceRequest
 from spurproc.agent.service.listening import Address
-from spurproc.agent.service.messages import Changed, Ended
+from spurproc.agent.service.replies import Changed, Ended
 from spurproc.errors import AlreadyGone, Busy, InvalidArgument, NotPermitted, Unsupported, WaitTimeout
 from spurproc.proto.attempt_id import AttemptId
 from tests.agent_service import SAID_WITHIN_S, AgentDesk, spec_of

@@ -15,19 +15,8 @@ import pytest
 
 from spurproc.agent.cli.failure import AgentRefused
 from spurproc.agent.resources.request import ResourceRequest
-from spurproc.agent.service.messages import (
-    Alloc,
-    Changed,
-    Hello,
-    Jobs,
-    NodeStatus,
-    Refusal,
-    Refused,
-    Reserved,
-    Status,
-    Submit,
-    Wait,
-)
+from spurproc.agent.service.replies import Changed, NodeStatus, Refusal, Refused, Reserved
+from spurproc.agent.service.requests import Alloc, Hello, Jobs, Status, Submit, Wait
 from spurproc.proto.codec import encode
 from tests.agent_service import AgentDesk, RawPeer, spec_of
 from tests.pace import at_this_pace

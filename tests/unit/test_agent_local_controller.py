@@ -12,7 +12,7 @@ import pytest
 
 from spurproc.agent.controller.link import Acknowledged, Dispatch, Nothing, RefusedForGood, Unreachable
 from spurproc.agent.controller.local.controller import LocalController
-from spurproc.agent.controller.local.ending import CancelAnswer
+from spurproc.agent.controller.local.ending import CancelAnswer, OtherAttempt, Requeued
 from spurproc.agent.controller.local.history import JobFilter
 from spurproc.agent.controller.local.link import LocalLink
 from spurproc.agent.controller.local.records import JobState
@@ -171,6 +171,22 @@ def test_a_fault_of_the_node_puts_a_job_back_where_it_stood_a_few_times(opened: 
                 assert order.attempt == AttemptId(job_id, attempt), "before the one that was submitted after it"
                 await link.report(report_of(order.attempt, 1, node_fault="the prolog failed"))
             assert (await controller.job(job_id)).state is JobState.ENDED
+
+    asyncio.run(scene())
+
+
+def test_of_two_that_put_back_one_attempt_the_second_does_nothing(opened: Open) -> None:
+    """Who asked for another attempt than the one that counts by then is told so, however late it is told apart."""
+
+    async def scene() -> None:
+        async with opened() as (controller, link):
+            attempt = await ran(controller, link)
+            asked = [controller.requeue(attempt.job_id, run_attempt=1) for _ in range(2)]
+            first, second = await asyncio.gather(*asked, return_exceptions=True)
+            assert isinstance(first, Requeued)
+            assert isinstance(second, OtherAttempt)
+            job = await controller.job(attempt.job_id)
+            assert (job.run_attempt, job.requeue_wanted, job.state) == (2, False, JobState.QUEUED)
 
     asyncio.run(scene())
 

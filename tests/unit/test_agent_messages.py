@@ -9,28 +9,22 @@ import pytest
 
 from spurproc.agent.resources.allocation import Allocation
 from spurproc.agent.resources.request import ResourceRequest
-from spurproc.agent.service import messages
-from spurproc.agent.service.messages import (
-    Alloc,
-    AttemptView,
-    Cancel,
+from spurproc.agent.service import replies, requests
+from spurproc.agent.service.replies import (
     Changed,
     Done,
     Ended,
-    Hello,
     JobDetail,
     JobList,
-    JobView,
     NodeStatus,
     Refusal,
     Refused,
     Reply,
-    Request,
     Reserved,
-    Submit,
-    Wait,
     Welcome,
 )
+from spurproc.agent.service.requests import Alloc, Cancel, Hello, Request, Submit, Wait
+from spurproc.agent.service.shown import AttemptView, JobView
 from spurproc.core.exit_info import ExitInfo
 from spurproc.core.tree.termination import KillPlan
 from spurproc.errors import RecordInvalid
@@ -94,7 +88,7 @@ def test_reply_comes_back(reply: Reply) -> None:
 
 def test_every_message_is_in_its_union() -> None:
     """One that is defined and cannot be said would be dead."""
-    for base, union in ((messages._Request, Request), (messages._Reply, Reply)):
+    for base, union in ((requests._Request, Request), (replies._Reply, Reply)):
         assert set(base.__subclasses__()) == set(union.__args__)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from spurproc.agent.cli.submission import Owner, Typed, environment_of, job_spec, own_or, read_script
 from spurproc.agent.resources.request import ResourceRequest
-from spurproc.agent.service.messages import Welcome
+from spurproc.agent.service.replies import Welcome
 from spurproc.core.tree.termination import KillPlan
 from spurproc.errors import InvalidArgument
 from spurproc.proto.raw_text import RawBytes

@@ -13,7 +13,7 @@ from spurproc.agent.cli.fields import allocation_fields
 from spurproc.agent.cli.reach import Reach, agent_options
 from spurproc.agent.cli.resources import resource_options
 from spurproc.agent.resources.request import ResourceRequest
-from spurproc.agent.service.messages import Reserved
+from spurproc.agent.service.replies import Reserved
 from spurproc.command_line.answer import Facts
 from spurproc.command_line.output import Stream, json_option
 

@@ -10,7 +10,7 @@ from typing import Any
 from spurproc.agent.inventory.reading import Inventory
 from spurproc.agent.resources.allocation import Allocation
 from spurproc.agent.resources.request import ResourceRequest
-from spurproc.agent.service.messages import AttemptView, JobView, ProgramView
+from spurproc.agent.service.shown import AttemptView, JobView, ProgramView
 from spurproc.command_line.answer import Cell, Toned
 from spurproc.core.exit_info import ExitInfo, ExitKind
 from spurproc.proto.raw_text import RawText, raw_bytes

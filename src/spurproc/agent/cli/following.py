@@ -12,7 +12,7 @@ from spurproc.agent.cli.connection import AgentClient
 from spurproc.agent.cli.failure import AgentUnreachable
 from spurproc.agent.cli.reach import Reach
 from spurproc.agent.cli.waiting import connected_again
-from spurproc.agent.service.messages import Ended
+from spurproc.agent.service.replies import Ended
 from spurproc.client.job_file import JobFile
 from spurproc.core.recorded.watch import FolderWatch
 from spurproc.errors import AlreadyGone, SystemCallError

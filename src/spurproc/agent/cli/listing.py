@@ -10,7 +10,7 @@ import click
 from spurproc.agent.cli.exit_code import ExitCode
 from spurproc.agent.cli.fields import job_fields, resources_text, state_cell, time_text
 from spurproc.agent.cli.reach import Reach, agent_options
-from spurproc.agent.service.messages import JobView
+from spurproc.agent.service.shown import JobView
 from spurproc.command_line.answer import Answer, Cell, Grid, Line
 from spurproc.command_line.output import json_option
 from spurproc.errors import InvalidArgument

@@ -12,7 +12,7 @@ from spurproc.agent.cli.arguments import JOB, JobName
 from spurproc.agent.cli.exit_code import ExitCode
 from spurproc.agent.cli.following import AttemptWatch, read_file
 from spurproc.agent.cli.reach import Reach, agent_options
-from spurproc.agent.service.messages import JobDetail
+from spurproc.agent.service.replies import JobDetail
 from spurproc.command_line.output import OutputLost, json_option
 from spurproc.errors import SpurprocError, Unsupported, from_errno
 from spurproc.proto.raw_text import raw_bytes

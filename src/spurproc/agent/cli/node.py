@@ -10,7 +10,7 @@ from spurproc.agent.cli.exit_code import ExitCode
 from spurproc.agent.cli.fields import cpu_list, inventory_fields, size_text, time_text
 from spurproc.agent.cli.reach import Reach, agent_options
 from spurproc.agent.inventory.reading import Inventory
-from spurproc.agent.service.messages import NodeStatus
+from spurproc.agent.service.replies import NodeStatus
 from spurproc.command_line.answer import Answer, Block, Cell, Facts, Line, Toned
 from spurproc.command_line.output import json_option
 

@@ -9,7 +9,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from spurproc.agent.cli.fields import attempt_fields, end_cell, job_fields, state_cell
-from spurproc.agent.service.messages import Changed, Ended, JobView
+from spurproc.agent.service.replies import Changed, Ended
+from spurproc.agent.service.shown import JobView
 from spurproc.command_line.answer import Cell, Line, Toned
 from spurproc.command_line.escape import escaped
 from spurproc.command_line.output import Stream

@@ -22,7 +22,8 @@ from spurproc.agent.cli.fields import (
 )
 from spurproc.agent.cli.reach import Reach, agent_options
 from spurproc.agent.resources.allocation import Allocation
-from spurproc.agent.service.messages import AttemptView, JobDetail, ProgramView
+from spurproc.agent.service.replies import JobDetail
+from spurproc.agent.service.shown import AttemptView, ProgramView
 from spurproc.command_line.answer import Answer, Block, Cell, Facts, Line, Toned
 from spurproc.command_line.output import json_option
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from spurproc.agent.jobs.job_spec import JobSpec, RequeuePolicy
 from spurproc.agent.resources.request import ResourceRequest
-from spurproc.agent.service.messages import Welcome
+from spurproc.agent.service.replies import Welcome
 from spurproc.core.spawn.credentials import credentials_of
 from spurproc.core.tree.termination import KillPlan
 from spurproc.errors import InvalidArgument

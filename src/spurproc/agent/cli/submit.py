@@ -13,7 +13,7 @@ from spurproc.agent.cli.reach import Reach, agent_options
 from spurproc.agent.cli.resources import resource_options
 from spurproc.agent.cli.submission import Typed, job_spec, own_or, read_script
 from spurproc.agent.cli.waiting import WAITS, wait_for_end
-from spurproc.agent.service.messages import Submitted
+from spurproc.agent.service.replies import Submitted
 from spurproc.command_line.answer import Answer, Line, Toned
 from spurproc.command_line.output import json_option
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from spurproc.agent.cli.connection import AgentClient
     from spurproc.agent.cli.progress import Progress
     from spurproc.agent.cli.reach import Reach
-    from spurproc.agent.service.messages import Changed, Ended
+    from spurproc.agent.service.replies import Changed, Ended
 
 __all__ = ["WAITS", "connected_again", "wait_for_end"]
 
@@ -34,7 +34,7 @@ def wait_for_end(reach: Reach, client: AgentClient, job_id: int, progress: Progr
 
     Takes `client`. An agent that goes away is expected back within two minutes: that nothing is lost by it is what it is for.
     """
-    from spurproc.agent.service.messages import Ended  # noqa: PLC0415 - not for --help
+    from spurproc.agent.service.replies import Ended  # noqa: PLC0415 - not for --help
 
     click.get_current_context().meta[WAITS] = True
     deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s

@@ -23,8 +23,9 @@ from spurproc.agent.resources.allocation import Allocation
 from spurproc.agent.resources.refusal import Insufficient, NotHeld
 from spurproc.agent.resources.request import ResourceRequest
 from spurproc.agent.service.desk import AttemptNow, Places, Reservation
-from spurproc.agent.service.messages import DrainView, HeldView, NodeStatus
 from spurproc.agent.service.news import JobNews
+from spurproc.agent.service.replies import NodeStatus
+from spurproc.agent.service.shown import DrainView, HeldView
 from spurproc.agent.store.attempt_row import AttemptState
 from spurproc.agent.store.drains import OPERATOR, Drain, DrainKind
 from spurproc.core.vantage import read_boot_id

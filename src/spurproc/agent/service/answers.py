@@ -9,50 +9,36 @@ from typing import Any
 import msgspec
 
 from spurproc.agent.controller.local.controller import LocalController
-from spurproc.agent.controller.local.ending import CancelAnswer
+from spurproc.agent.controller.local.ending import CancelAnswer, OtherAttempt
 from spurproc.agent.controller.local.history import JobFilter
 from spurproc.agent.controller.local.records import AttemptRecord, JobRecord, JobState
 from spurproc.agent.jobs.job_spec import JobSpec
 from spurproc.agent.jobs.script import script_warnings
 from spurproc.agent.service.caller import Caller
 from spurproc.agent.service.desk import Desk
-from spurproc.agent.service.messages import (
-    AttemptView,
-    Cancel,
+from spurproc.agent.service.permission import Permission
+from spurproc.agent.service.replies import (
     CancelTaken,
     Changed,
     Done,
-    Drain,
     Ended,
     JobDetail,
     JobList,
-    Jobs,
-    JobView,
     NodeStatus,
     Reply,
-    Requeue,
     RequeueTaken,
-    Resume,
-    Show,
-    Status,
-    Submit,
     Submitted,
-    Suspend,
-    Undrain,
 )
-from spurproc.agent.service.permission import Permission
+from spurproc.agent.service.requests import Cancel, Drain, Jobs, Requeue, Resume, Show, Status, Submit, Suspend, Undrain
+from spurproc.agent.service.shown import AttemptView, JobView
 from spurproc.agent.service.views import attempt_view, job_view, program_view
-from spurproc.errors import AlreadyGone, InvalidArgument, RecordInvalid, SpurprocError
+from spurproc.errors import AlreadyGone, InvalidArgument, RecordInvalid
 from spurproc.proto.attempt_id import AttemptId
 
-__all__ = ["Answers", "OtherAttempt"]
+__all__ = ["Answers"]
 
 _PAGE = 200
 _WHY_LAST = 1000
-
-
-class OtherAttempt(SpurprocError):
-    """The attempt that was named is not the one that counts; nothing was done."""
 
 
 class Answers:
@@ -122,7 +108,7 @@ class Answers:
         why = request.why[:_WHY_LAST]
         answer = await self._controller.cancel(attempt.job_id, run_attempt=attempt.run_attempt, uid=uid, why=why)
         if answer is CancelAnswer.OTHER_ATTEMPT:
-            raise _other_attempt(attempt)
+            raise OtherAttempt(attempt)
         return CancelTaken(answer=answer.value)
 
     async def _suspend(self, caller: Caller, request: Suspend) -> Reply:
@@ -137,8 +123,9 @@ class Answers:
 
     async def _requeue(self, caller: Caller, request: Requeue) -> Reply:
         await self._job_at(caller, request.attempt)
+        attempt, uid = request.attempt, caller.peer.uid
         why = request.why[:_WHY_LAST] or "requeued"
-        done = await self._controller.requeue(request.attempt.job_id, uid=caller.peer.uid, why=why)
+        done = await self._controller.requeue(attempt.job_id, run_attempt=attempt.run_attempt, uid=uid, why=why)
         self._desk.news.tell(request.attempt.job_id)
         return RequeueTaken(attempt=done.attempt, now=done.now)
 
@@ -167,7 +154,7 @@ class Answers:
     async def _job_at(self, caller: Caller, attempt: AttemptId) -> JobRecord:
         job = await self.job_of(caller, attempt.job_id)
         if job.attempt != attempt:
-            raise _other_attempt(attempt, job.attempt)
+            raise OtherAttempt(attempt, job.attempt)
         return job
 
     async def standing(self, job_id: int) -> Changed | Ended:
@@ -201,8 +188,3 @@ def _states(words: tuple[str, ...]) -> tuple[JobState, ...]:
         if word not in known:
             raise InvalidArgument(f"states: {word!r:.60} is none of {', '.join(known)}")
     return tuple(known[word] for word in words) or tuple(JobState)
-
-
-def _other_attempt(named: AttemptId, counts: AttemptId | None = None) -> OtherAttempt:
-    now = "" if counts is None else f", it is {counts.run_attempt}"
-    return OtherAttempt(f"cannot do that to attempt {named}: it is not the one that counts any more{now}; nothing was done")

@@ -9,27 +9,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import cast
 
-from spurproc.agent.service.answers import Answers, OtherAttempt
+from spurproc.agent.controller.local.ending import OtherAttempt
+from spurproc.agent.service.answers import Answers
 from spurproc.agent.service.bounds import Bounds, TooMuch
 from spurproc.agent.service.caller import Caller
 from spurproc.agent.service.desk import Desk
 from spurproc.agent.service.lines import LargeMessages, PeerLines
-from spurproc.agent.service.messages import (
-    Alloc,
-    Done,
-    Ended,
-    Hello,
-    Refusal,
-    Refused,
-    Release,
-    Reply,
-    Request,
-    Reserved,
-    Wait,
-    Welcome,
-)
 from spurproc.agent.service.peers import Peer, UserNames
 from spurproc.agent.service.permission import Permission
+from spurproc.agent.service.replies import Done, Ended, Refusal, Refused, Reply, Reserved, Welcome
+from spurproc.agent.service.requests import Alloc, Hello, Release, Request, Wait
 from spurproc.errors import (
     AlreadyGone,
     Busy,

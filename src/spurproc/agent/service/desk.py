@@ -10,8 +10,8 @@ from spurproc.agent.controller.local.controller import LocalController
 from spurproc.agent.jobs.job_spec import JobSpec
 from spurproc.agent.resources.allocation import Allocation
 from spurproc.agent.resources.request import ResourceRequest
-from spurproc.agent.service.messages import NodeStatus
 from spurproc.agent.service.news import JobNews
+from spurproc.agent.service.replies import NodeStatus
 from spurproc.core.tree.termination import KillPlan
 from spurproc.proto.attempt_id import AttemptId
 from spurproc.proto.raw_text import RawText

@@ -16,9 +16,9 @@ from spurproc.agent.service.bounds import Bounds, TooMuch, large_message_bytes
 from spurproc.agent.service.conversation import Conversation, Office
 from spurproc.agent.service.desk import Desk
 from spurproc.agent.service.lines import LargeMessages
-from spurproc.agent.service.messages import Refusal
 from spurproc.agent.service.peers import Peer, UserNames, peer_of
 from spurproc.agent.service.permission import Permission
+from spurproc.agent.service.replies import Refusal
 
 __all__ = ["Service"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from spurproc.agent.controller.local.records import AttemptRecord, JobRecord, JobState
 from spurproc.agent.jobs.job_spec import JobSpec
 from spurproc.agent.service.desk import AttemptNow, Places
-from spurproc.agent.service.messages import AttemptView, JobView, ProgramView
+from spurproc.agent.service.shown import AttemptView, JobView, ProgramView
 
 __all__ = ["attempt_view", "job_view", "program_view"]
 

@@ -109,11 +109,16 @@ class LocalController:
             self._wake(job_id)
         return answer
 
-    async def requeue(self, job_id: int, *, uid: int | None = None, why: str = "requeued") -> Requeued:
-        """Run it once more, as a new attempt; one that runs is ended first. Raises AlreadyGone, Busy where it is queued."""
+    async def requeue(
+        self, job_id: int, *, run_attempt: int | None = None, uid: int | None = None, why: str = "requeued"
+    ) -> Requeued:
+        """Run it once more, as a new attempt; one that runs is ended first. `run_attempt` None: whichever counts.
+
+        Raises AlreadyGone, OtherAttempt, and Busy where it is queued.
+        """
         ending.check_job_id(job_id)
         request = CancelRequest(uid=uid, why=why, at=self._clock())
-        requeued = await self._database.write(lambda connection: ending.requeue(connection, job_id, request))
+        requeued = await self._database.write(lambda connection: ending.requeue(connection, job_id, run_attempt, request))
         await self._renew_cancels(job_id)
         return requeued
 

@@ -19,12 +19,13 @@ from spurproc.agent.controller.local.records import (
     attempt_record,
 )
 from spurproc.core.exit_info import ExitInfo
-from spurproc.errors import AlreadyGone, Busy, InvalidArgument
+from spurproc.errors import AlreadyGone, Busy, InvalidArgument, SpurprocError
 from spurproc.proto.attempt_id import AttemptId
 from spurproc.proto.codec import encode
 
 __all__ = [
     "CancelAnswer",
+    "OtherAttempt",
     "Reported",
     "Requeued",
     "attempts_of",
@@ -38,6 +39,14 @@ __all__ = [
 
 _FAULTS_LAST = 5
 """As often a job is put back by itself: one that brings every node down is not tried for ever."""
+
+
+class OtherAttempt(SpurprocError):
+    """The attempt that was named is not the one that counts; nothing was done."""
+
+    def __init__(self, named: AttemptId, counts: AttemptId | None = None) -> None:
+        now = "" if counts is None else f", it is {counts.run_attempt}"
+        super().__init__(f"cannot do that to attempt {named}: it is not the one that counts any more{now}; nothing was done")
 
 
 class CancelAnswer(enum.Enum):
@@ -84,9 +93,14 @@ def cancel(connection: sqlite3.Connection, job_id: int, run_attempt: int | None,
     return CancelAnswer.ASKED
 
 
-def requeue(connection: sqlite3.Connection, job_id: int, request: CancelRequest) -> Requeued:
-    """Run it once more, as a new attempt; one that runs is ended first. Raises AlreadyGone, and Busy where it is queued."""
+def requeue(connection: sqlite3.Connection, job_id: int, run_attempt: int | None, request: CancelRequest) -> Requeued:
+    """Run it once more, as a new attempt; one that runs is ended first. `run_attempt` None: whichever counts.
+
+    Raises AlreadyGone, OtherAttempt, and Busy where it is queued.
+    """
     job = find_job(connection, job_id)
+    if run_attempt is not None and run_attempt != job.run_attempt:
+        raise OtherAttempt(AttemptId(job_id, run_attempt), job.attempt)
     match job.state:
         case JobState.QUEUED:
             raise Busy(errno.EBUSY, f"cannot requeue job {job_id}: it is in the queue")
