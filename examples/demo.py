@@ -1,12 +1,9 @@
-"""The main job, end to end: five supervised steps, their launcher lost and one supervisor too; found again, five true ends.
+"""The main job, end to end: five scripts are submitted to spurd, which is SIGKILLed in the middle, and started again.
 
     python -m examples.demo [--json] [FOLDER]
 
-Three processes take part, so that nothing is known from memory:
-
-    demo      starts the launcher and SIGKILLs it once the steps run; SIGKILLs one supervisor; then starts the finder
-    launcher  launches the five scripts of examples/jobs, each as a supervised step of its own
-    finder    knows the state folder alone: adopts the steps, suspends one, terminates one, prints what it can prove
+What was seen is compared with what is claimed (`examples.claims`), and printed; the exit code is 1 if any of it is false.
+It needs no root. Without root, or without cgroup v2, a tree is held together by its supervisor, and all of this holds as well.
 """
 
 from __future__ import annotations
@@ -14,165 +11,169 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import secrets
+import select
 import shutil
 import signal
 import sys
 import tempfile
-from contextlib import suppress
-from dataclasses import dataclass
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import spurproc
+from examples.agent import Agent
+from examples.claims import CANCELLED, ENDS, SAYS, Claim, Row, Story, claims
 
-JOBS = Path(__file__).resolve().parent / "jobs"
-SCRIPTS = ("compile.sh", "crunch.py", "trap_exec.sh", "daemonise.sh", "stubborn.sh")
-"""Job 1, 2, ... in this order."""
-SUSPENDED, ORPHANED = "crunch.py", "stubborn.sh"
-# The script that ignores SIGTERM would run for ten minutes: it is terminated, by whoever finds it without a supervisor.
-KILL_PLAN = spurproc.KillPlan(steps=((signal.SIGTERM, 0.5), (signal.SIGKILL, None)))
-LAUNCHED = b"launched\n"
-HEADER = ("step", "job", "leader", "supervised", "found", "how it ended", "how we know", "tree")
+ROOT = Path(__file__).resolve().parents[1]
+JOBS = Path("examples") / "jobs"
+CLEAN_WITHIN_S = 30.0
+HEADER = ("job", "script", "attempts", "runs", "how it ended", "how we know", "spurd wait")
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """What the finder can prove about one step."""
-
-    step: spurproc.Step
-    found: spurproc.StepStatus
-    end: spurproc.ExitInfo
-    tree: spurproc.Liveness
-
-    @property
-    def job(self) -> str:
-        """The script."""
-        return script_of(self.step)
-
-    def cells(self) -> tuple[str, ...]:
-        """The row of the table."""
-        leader, found = self.found.leader, self.found
-        name = "-" if leader is None else f"{leader.pid}:{leader.pidfs_inode or leader.start_ticks}"
-        supervised = "yes" if found.supervised else "no more"
-        who = (str(self.step.runtime_id), self.job, name, supervised, found.liveness.liveness.value)
-        return (*who, str(self.end), self.end.source.value, self.tree.value)
-
-    def to_json(self) -> dict[str, Any]:
-        """The same as a JSON object."""
-        leader = self.found.leader
-        return {
-            "step": str(self.step.runtime_id),
-            "job": self.job,
-            "leader": None if leader is None else leader.to_json(),
-            "supervised": self.found.supervised,
-            "found": self.found.liveness.liveness.value,
-            "end": self.end.to_json(),
-            "tree": self.tree.value,
-        }
+Say = Callable[[str], None]
 
 
-def script_of(step: spurproc.Step) -> str:
-    """Which of the five it runs."""
-    return SCRIPTS[step.runtime_id.job_id - 1]
+def play(agent: Agent, outputs: Path, say: Say) -> Story:
+    """All of it, in order."""
+    agent.start()
+    cpus = len(agent.ask("status")["totals"]["cpus"])
+    agent.ask("drain", "--why", "until all jobs are there")
+    jobs = {script: agent.submit(JOBS / script, outputs / f"{script}.%j.%a.out") for script in ENDS}
+    say(f"spurd serves {agent.state}; in its queue: {', '.join(f'{job} {script}' for script, job in jobs.items())}")
+    agent.ask("undrain")
+    for job in list(jobs.values())[:cpus]:
+        agent.await_running(job)
+    killed = agent.kill()
+    unwatched = look_unwatched(agent, jobs, say)
+    stubborn = agent.steps()[jobs[CANCELLED]]
+    next(stubborn.logs(follow=True))  # by now it ignores SIGTERM
+    leader = stubborn.status().leader
+    agent.start()
+    found = agent.steps()[jobs[CANCELLED]].status()
+    same_leader = found.leader == leader and found.liveness.liveness is spurproc.Liveness.ALIVE
+    say(f"spurd is started again, and cancels {CANCELLED}")
+    second = agent.second()
+    agent.ask("cancel", "--why", "the demo is over", str(jobs[CANCELLED]))
+    rows = tuple(row_of(agent, script, job, outputs) for script, job in jobs.items())
+    left, left_alive, status = left_behind(agent.state), agent.living(), agent.ask("status")
+    return Story(
+        killed=str(killed),
+        alive_unwatched=unwatched[0],
+        ended_unwatched=unwatched[1],
+        same_leader=same_leader,
+        second=str(second),
+        rows=rows,
+        left_alive=left_alive,
+        left_behind=left,
+        status=status,
+        stopped=str(agent.stop()),
+    )
 
 
-def launch(folder: Path) -> None:
-    """Launch every step, say so, and then wait to be killed."""
-    for job_id, script in enumerate(SCRIPTS, start=1):
-        output = folder / f"{script}.log"
-        plan = spurproc.SpawnPlan(argv=[JOBS / script], stdout=output, stderr=output)
-        runtime_id = spurproc.RuntimeId(job_id=job_id, run_attempt=1, step_id=0)
-        spurproc.launch(spurproc.StepSpec(runtime_id=runtime_id, plan=plan, kill_plan=KILL_PLAN), folder / "state")
-    os.write(1, LAUNCHED)
-    signal.pause()
+def look_unwatched(agent: Agent, jobs: dict[str, int], say: Say) -> tuple[int, tuple[tuple[str, str], ...]]:
+    """While no spurd is there: how many processes of jobs live, and who of those that run beside the stubborn one ends."""
+    alive = agent.living()
+    steps = agent.steps()
+    say(f"spurd was killed; {alive} processes of its jobs live on")
+    running = {script: steps[job] for script, job in jobs.items() if job in steps and script != CANCELLED}
+    ended = []
+    for script, step in running.items():
+        if step.status().state is spurproc.StepState.RUNNING:
+            ended.append((script, str(step.wait(600, completed=True))))
+            say(f"meanwhile {script} has ended: {ended[-1][1]}")
+    return alive, tuple(ended)
 
 
-def lose_launcher(folder: Path) -> spurproc.ExitInfo:
-    """Start the launcher, SIGKILL it as soon as the steps are launched, and say how it ended."""
-    read_fd, write_fd = os.pipe()
-    plan = spurproc.SpawnPlan(argv=[sys.executable, __file__, "--role", "launcher", folder], stdout=write_fd, stderr=2)
-    launcher = spurproc.spawn(plan)
-    os.close(write_fd)
-    with launcher.pidfd, os.fdopen(read_fd, "rb") as said:
-        if said.readline() != LAUNCHED:
-            raise SystemExit(f"demo: the launcher failed: {launcher.pidfd.wait()}")
-        launcher.pidfd.send_signal(signal.SIGKILL)
-        return launcher.pidfd.wait()
+def row_of(agent: Agent, script: str, job: int, outputs: Path) -> Row:
+    """Wait for the end of a job, and tell all that is known of it."""
+    code = agent.await_end(job)
+    shown = agent.ask("show", str(job))
+    last = shown["attempts"][-1]
+    written = [line for path in outputs.glob(f"{script}.*.out") for line in path.read_text(errors="replace").splitlines()]
+    return Row(
+        job=job,
+        script=script,
+        attempts=len(shown["attempts"]),
+        runs=sum(line.startswith(SAYS[script]) for line in written),
+        end=end_text(last["exit"]),
+        source=last["exit"]["source"],
+        code=code,
+        cancelled=last["cancelled"],
+    )
 
 
-def lose_supervisor(folder: Path) -> spurproc.ExitInfo:
-    """SIGKILL the supervisor of one step, by its identity."""
-    step = next(step for step in spurproc.adopt(folder / "state").steps if script_of(step) == ORPHANED)
-    supervisor = step.status().supervisor
-    if supervisor is None:
-        raise SystemExit(f"demo: {ORPHANED} has no supervisor")
-    with supervisor.open() as pidfd:
-        pidfd.send_signal(signal.SIGKILL)
-        return pidfd.wait()
+def end_text(end: dict[str, Any]) -> str:
+    """In words; UNKNOWN with its reason."""
+    if end["kind"] == "signaled":
+        return f"killed by {signal.Signals(end['signal']).name}"
+    return f"exited {end['code']}" if end["kind"] == "exited" else f"{end['kind']}: {end.get('reason', '')}"
 
 
-def find(step: spurproc.Step, found: spurproc.StepStatus) -> Finding:
-    """Suspend and resume one step, terminate another, wait for each; tell all that can be proven."""
-    if script_of(step) == SUSPENDED:
-        with suppress(spurproc.Busy):  # it has ended by now
-            step.suspend()
-            step.resume()
-    if script_of(step) == ORPHANED:
-        step.terminate(KILL_PLAN)
-    end = step.wait(60, completed=True)
-    tree = step.status().liveness.liveness
-    step.acknowledge()
-    return Finding(step=step, found=found, end=end, tree=tree)
+def left_behind(state: Path) -> tuple[str, ...]:
+    """Files of jobs in the state folder, once the agent has had the time to remove them: it does so when an end is told."""
+    deadline = time.monotonic() + CLEAN_WITHIN_S
+    while (left := files_of_jobs(state)) and time.monotonic() < deadline:
+        select.poll().poll(50)
+    return left
 
 
-def find_all(folder: Path, *, as_json: bool) -> None:
-    """Adopt every step, print the table, or the same as JSON, and remove what nobody needs any more."""
-    adoption = spurproc.adopt(folder / "state")
-    found = [(step, step.status()) for step in adoption.steps]
-    findings = [find(step, status) for step, status in found]
+def files_of_jobs(state: Path) -> tuple[str, ...]:
+    """All that stands in the state folder of any job."""
+    folders = ("steps/runtime", "spool", "scratch", "hooks")
+    return tuple(f"{folder}/{name}" for folder in folders for name in os.listdir(state / folder))
+
+
+def show(story: Story, found: list[Claim]) -> None:
+    """The table, and the claims below it."""
+    lines = [
+        (str(row.job), row.script, str(row.attempts), str(row.runs), row.end, row.source, str(row.code)) for row in story.rows
+    ]
+    widths = [max(len(line[column]) for line in (HEADER, *lines)) for column in range(len(HEADER))]
+    for line in (HEADER, *lines):
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    for text, holds in found:
+        print("true  " if holds else "FALSE ", text)
+
+
+def document(story: Story, found: list[Claim]) -> dict[str, Any]:
+    """The same as a JSON object."""
+    return {**asdict(story), "claims": [{"claim": text, "holds": holds} for text, holds in found]}
+
+
+def demo(folder: Path, *, as_json: bool) -> int:
+    """Play it in `folder`, and judge it. The exit code."""
+    outputs = folder / "output"
+    if not folder.is_dir() or any(folder.iterdir()):
+        raise SystemExit(f"demo: {folder} is no empty folder")
+    outputs.mkdir()
+    os.chdir(ROOT)  # a job works where it was submitted
+    with closing(Agent(folder, secrets.token_hex(8))) as agent:
+        story = play(agent, outputs, lambda text: print(text, file=sys.stderr if as_json else sys.stdout, flush=True))
+    found = claims(story)
     if as_json:
-        print(json.dumps([finding.to_json() for finding in findings], indent=2))
+        print(json.dumps(document(story, found), indent=2))
     else:
-        print_table([HEADER, *(finding.cells() for finding in findings)])
-    shutil.rmtree(folder / "state")  # its host ends with it
+        show(story, found)
+    return int(not all(holds for _, holds in found))
 
 
-def print_table(rows: list[tuple[str, ...]]) -> None:
-    """Columns as wide as what stands in them."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADER))]
-    for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-
-
-def demo(chosen: Path | None, *, as_json: bool) -> None:
-    """Launcher, its loss, that of a supervisor, and the finder, each in a process of its own."""
-    folder = chosen or Path(tempfile.mkdtemp(prefix="spurproc-demo-"))
-    folder.mkdir(exist_ok=True)
-    say = sys.stderr if as_json else sys.stdout
-    print(f"five steps launched; their launcher: {lose_launcher(folder)}", file=say, flush=True)
-    print(f"the supervisor of {ORPHANED}: {lose_supervisor(folder)}", file=say, flush=True)
-    arguments = ["--role", "finder", *(["--json"] if as_json else []), folder]
-    end = spurproc.run([sys.executable, __file__, *arguments])
-    if not end.succeeded:
-        raise SystemExit(f"demo: the finder failed ({end}); what is left of the steps stands in {folder}")
-    if chosen is None:
-        shutil.rmtree(folder)
-
-
-def main() -> None:
-    """Read the command line and take the role that it names."""
+def main() -> int:
+    """Read the command line; without a folder use one that is thrown away, unless something in it tells of a fault."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print the table as JSON")
-    parser.add_argument("--role", choices=["demo", "launcher", "finder"], default="demo", help=argparse.SUPPRESS)
-    parser.add_argument("folder", nargs="?", type=Path, help="where to keep the runs (default: a temporary folder)")
+    parser.add_argument("--json", action="store_true", help="print what was seen, and the claims, as JSON")
+    parser.add_argument("folder", nargs="?", type=Path, help="an empty folder to do it in (default: a temporary one)")
     options = parser.parse_args()
-    if options.role == "launcher":
-        launch(options.folder)
-    elif options.role == "finder":
-        find_all(options.folder, as_json=options.json)
-    else:
-        demo(options.folder, as_json=options.json)
+    folder = Path(options.folder or tempfile.mkdtemp(prefix="spurproc-demo-")).resolve()
+    code = demo(folder, as_json=options.json)
+    if code:
+        print(f"demo: a claim is false; all that is left stands in {folder}", file=sys.stderr)
+    elif options.folder is None:
+        shutil.rmtree(folder)
+    return code
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
