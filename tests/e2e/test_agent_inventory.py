@@ -231,6 +231,44 @@ def test_a_lower_address_that_appears_moves_nobody(node: Node, gate: Callable[[s
     assert node.seen_by(later) == f"{LOWER_UUID},{FIRST_UUID}"
 
 
+def test_a_change_that_waits_for_a_node_that_cannot_be_read_is_no_haste(node: Node, gate: Callable[[str], Gate]) -> None:
+    """The job has ended, and what has changed is not known any more: it is looked at once, and then each interval."""
+    holds, meminfo = gate("holds"), node.tree.at("/proc/meminfo").read_text()
+    job = node.holder(holds, gpus=1)
+    node.agent.until("1.1", "running")
+    node.unplug(FIRST)
+    node.turn(2)
+    node.tree.write("/proc/meminfo", "")
+    holds.open()
+    assert node.agent.ended(job) == "exited 0"
+    node.agent.await_fact("the inventory cannot be read")
+    node.turn(3)
+    assert len(node.agent.facts("the inventory cannot be read")) == 4
+    assert node.drained()
+    node.tree.write("/proc/meminfo", meminfo)
+    node.turn(2)
+    assert (node.drained(), node.gpus) == (False, [SECOND])
+
+
+def test_a_gpu_that_nothing_can_name_to_a_job_is_given_to_none(tmp_path: Path) -> None:
+    """An AMD GPU without a unique id: its job would see none, or another. It is shown, and no job waits for it for ever."""
+    tree = NodeTree("amd", tmp_path)
+    with Agents(tmp_path / "state", root=tree.root).start() as agent:
+        assert [gpu["uuid"] for gpu in agent.ask("node")[0]["gpus"]] == ["GPU-6c62a3758b84fd47"]
+        (problem,) = agent.ask("problems")
+        assert problem == "no job gets the GPU 0001:03:00.0: it has no UUID for ROCR_VISIBLE_DEVICES"
+        job = agent.submit(
+            "echo $SPURD_GPUS $ROCR_VISIBLE_DEVICES.$CUDA_VISIBLE_DEVICES.",
+            stdout=str(tmp_path / "out"),
+            resources=ResourceRequest(gpus=1),
+        )
+        assert agent.ended(job) == "exited 0"
+        assert (tmp_path / "out").read_text() == "0000:c5:00.0 GPU-6c62a3758b84fd47..\n"
+        assert len(agent.facts("a GPU is given to no job")) == 1
+        with pytest.raises(AssertionError, match="GPUs: 2 wanted, 1 of 1 free"):
+            agent.submit("exit 0", resources=ResourceRequest(gpus=2))
+
+
 def test_the_agent_looks_by_itself_each_interval(node: Node) -> None:
     """Beside everything else that it does."""
     node.agent.kill()

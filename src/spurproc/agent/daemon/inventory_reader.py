@@ -9,8 +9,9 @@ import os
 import msgspec
 
 from spurproc.agent.configuration.configuration import Configuration
-from spurproc.agent.inventory.reading import Failed, Inventory, Reading
+from spurproc.agent.inventory.reading import Failed, Gpu, Inventory, Reading
 from spurproc.agent.inventory.scan import Sources, scan
+from spurproc.agent.jobs.environment import why_hidden
 from spurproc.agent.store.database import Database
 from spurproc.agent.store.node_values import NodeValue, read_value
 from spurproc.errors import SystemCallError
@@ -33,6 +34,8 @@ class InventoryReader:
     def __init__(self, configuration: Configuration, *, root: str = "/") -> None:
         self._configuration = configuration
         self._sources = Sources(affinity=frozenset(os.sched_getaffinity(0)), generic=configuration.generic, root=root)
+        self.left_out: dict[Gpu, str] = {}
+        """What was read last, and no job can have, with the reason."""
 
     async def read(self) -> Reading:
         """One reading; it blocks a thread, and not the loop."""
@@ -55,4 +58,6 @@ class InventoryReader:
         cpus = found.cpus if configured.cpus is None else tuple(cpu for cpu in found.cpus if cpu in configured.cpus)
         memory_bytes = min(found.memory_bytes, configured.memory_bytes or found.memory_bytes)
         gpus = found.gpus if configured.gpus is None else tuple(gpu for gpu in found.gpus if {*gpu.names} & {*configured.gpus})
+        self.left_out = {gpu: why for gpu in gpus if (why := why_hidden(gpu)) is not None}
+        gpus = tuple(gpu for gpu in gpus if gpu not in self.left_out)
         return msgspec.structs.replace(found, cpus=cpus, memory_bytes=memory_bytes, gpus=gpus)

@@ -20,6 +20,7 @@ from spurproc.proto.codec import encode
 __all__ = ["InventoryTurns"]
 
 _CAUSE = "inventory"
+_LEFT_OUT = "GPUs that are left out"
 
 
 class InventoryTurns:
@@ -46,17 +47,15 @@ class InventoryTurns:
             await self.turn()
 
     async def _pause(self) -> None:
-        """Until the next turn is due; or nothing runs any more, and a change has waited for that."""
+        """Until the next turn is due; or the last job has ended, once, and a change has waited for that."""
         idle = self._around.idle
-        idle.clear()
-        if self._drained and not self._around.resources.jobs_hold:
-            return
         with suppress(TimeoutError):
             async with asyncio.timeout(self._around.configuration.inventory_interval_s):
-                await idle.wait()
-                while not self._drained:
-                    idle.clear()
+                while True:
                     await idle.wait()
+                    idle.clear()
+                    if self._drained:
+                        return
 
     @property
     def _drained(self) -> bool:
@@ -68,8 +67,18 @@ class InventoryTurns:
         resources = self._around.resources
         outcome = classify(resources.inventory, self._last, reading, jobs_run=resources.jobs_hold)
         self._last = reading
+        self._name_what_is_left_out()
         await self._act(outcome)
         return outcome
+
+    def _name_what_is_left_out(self) -> None:
+        """Whoever wonders where a GPU is finds it here."""
+        left_out = [f"{gpu}: {why}" for gpu, why in self._reader.left_out.items()]
+        if not left_out:
+            self._around.problems.pop(_LEFT_OUT, None)
+        elif _LEFT_OUT not in self._around.problems:
+            self._around.problems[_LEFT_OUT] = f"no job gets the GPU {'; '.join(left_out)}"
+            self._around.log.warning("a GPU is given to no job", gpus=left_out)
 
     async def _act(self, outcome: Outcome) -> None:
         what = answer(outcome)

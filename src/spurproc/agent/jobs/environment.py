@@ -26,7 +26,7 @@ from spurproc.errors import Unsupported
 from spurproc.proto.raw_text import raw_bytes
 from spurproc.proto.runtime_id import RuntimeId
 
-__all__ = ["Surroundings", "job_environment", "resource_variables"]
+__all__ = ["Surroundings", "job_environment", "resource_variables", "why_hidden"]
 
 _VISIBLE = {"nvidia": "CUDA_VISIBLE_DEVICES", "amd": "ROCR_VISIBLE_DEVICES"}
 _BY_POSITION = frozenset({b"HIP_VISIBLE_DEVICES", b"GPU_DEVICE_ORDINAL"})
@@ -77,12 +77,22 @@ def resource_variables(given: Allocation) -> dict[str, str]:
     return texts | {variable: ",".join(_uuids(given.gpus, family)) for family, variable in _VISIBLE.items()}
 
 
+def why_hidden(gpu: Gpu) -> str | None:
+    """Why its family's variable cannot name it, so that no job it is given to could see it; None where it can."""
+    variable = _VISIBLE.get(_family(gpu))
+    return f"it has no UUID for {variable}" if variable is not None and gpu.uuid is None else None
+
+
+def _family(gpu: Gpu) -> str:
+    return gpu.kind.partition("/")[0].partition(".")[0]
+
+
 def _uuids(gpus: tuple[Gpu, ...], family: str) -> list[str]:
     """By name: a position is another device as soon as one comes or goes."""
     found = []
     for gpu in gpus:
-        if gpu.kind.partition("/")[0].partition(".")[0] == family:
+        if _family(gpu) == family:
             if gpu.uuid is None:
-                raise Unsupported(f"cannot show the GPU {gpu} to a job: it has no UUID for {_VISIBLE[family]}")
+                raise Unsupported(f"cannot show the GPU {gpu} to a job: {why_hidden(gpu)}")
             found.append(gpu.uuid)
     return found
