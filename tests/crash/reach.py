@@ -21,6 +21,7 @@ _READS = "opens for reading"
 _NESTED = "below a folder that somebody made in the step's folder"
 CALLS: dict[str, str] = {
     "_open_parent:open": _READS,
+    "_walk_to_parent:open": _READS,
     "_open_again:open": _READS,
     "_open_checked:open": _READS,
     "open_file:open": _READS,

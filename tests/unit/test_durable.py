@@ -82,12 +82,13 @@ def test_a_foreign_folder_is_refused(tmp_path: Path) -> None:
         PrivateFolder.open(tmp_path / "run")
 
 
-@pytest.mark.parametrize("link", ["way/run", "way"])
+@pytest.mark.parametrize("link", ["way/run/folder", "way/run", "way"])
 def test_a_symbolic_link_on_the_way_is_refused(tmp_path: Path, link: str) -> None:
     """Neither the folder nor anything above it may be a link; the message names it."""
     real = tmp_path / "real"
-    (real / "run").mkdir(parents=True, mode=0o700)
-    real.chmod(0o700)
+    (real / "run" / "folder").mkdir(parents=True, mode=0o700)
+    for folder in (real, real / "run"):
+        folder.chmod(0o700)
     (tmp_path / "way").symlink_to(real)
     with pytest.raises(NotPermitted, match="symbolic link"):
         PrivateFolder.open(tmp_path / link)

@@ -59,7 +59,22 @@ def _absolute(path: str | os.PathLike[str]) -> str:
 
 
 def _open_parent(path: str) -> int:
-    """An O_PATH descriptor of the folder above `path`, reached without following one symbolic link. The caller owns it."""
+    """An O_PATH descriptor of the folder above `path`, reached without following one symbolic link. The caller owns it.
+
+    Opened at once, it is that where the kernel names it by the very path: behind a link it has another. proc_pid_fd(5)
+    """
+    above = os.path.dirname(path)
+    with suppress(OSError):  # whatever is wrong is named part by part
+        fd = os.open(above, _STEP)
+        with suppress(OSError):
+            if os.readlink(f"/proc/self/fd/{fd}") == above:
+                return fd
+        os.close(fd)
+    return _walk_to_parent(path)
+
+
+def _walk_to_parent(path: str) -> int:
+    """The same, part by part."""
     fd = os.open("/", _STEP)
     try:
         for part in path.split("/")[1:-1]:
