@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spurproc import Cgroup, Hook, InvalidArgument, RuntimeId, Step, gc
+from spurproc import AlreadyGone, Busy, Cgroup, Hook, InvalidArgument, RuntimeId, Step, gc
 from spurproc.core.durable.lock import FolderLock
 from spurproc.core.durable.private_folder import PrivateFolder
 from tests.step_records import ACKNOWLEDGED, ENDED, write_step
@@ -46,6 +46,24 @@ def test_only_what_is_acknowledged_and_over_goes(steps: Steps, tmp_path: Path) -
     assert gc(steps.path).removed == (unacknowledged.runtime_id,)
     gate.open()
     assert running.wait(WAIT_S).code == 0
+
+
+def test_a_step_is_acknowledged_and_removed_at_once(steps: Steps, tmp_path: Path) -> None:
+    """With its supervisor there, which leaves then, and without; not before it is over."""
+    gate = Gate(tmp_path / "gate")
+    attended, left = steps.launch(gate.script()), _over(steps, acknowledged=False)
+    with pytest.raises(Busy, match="cannot acknowledge"):
+        attended.remove()
+    assert folder_of(attended).exists()
+    supervisor = steps.descriptor(attended).supervisor
+    gate.open()
+    attended.wait(WAIT_S, completed=True)
+    for step in (attended, left):
+        step.remove()
+        assert not folder_of(step).exists()
+        with pytest.raises(AlreadyGone):
+            step.remove()
+    steps.await_gone(supervisor)
 
 
 def test_others_are_not_even_looked_at(steps: Steps) -> None:

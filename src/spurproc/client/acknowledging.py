@@ -22,14 +22,19 @@ __all__ = ["acknowledge"]
 _LOCK_WITHIN_S = 5.0
 
 
-def acknowledge(opened: OpenedStep) -> None:
-    """Through its supervisor if it answers, else under the lock; once it is acknowledged, nothing. Raises Busy."""
+def acknowledge(opened: OpenedStep, *, left_within_s: float = 0.0) -> None:
+    """Through its supervisor if it answers, else under the lock; once it is acknowledged, nothing. Raises Busy.
+
+    Back once that supervisor has left, which it does then, but after `left_within_s` all the same.
+    """
     if opened.history().acknowledged is not None:
         return
     request = Acknowledge(runtime_id=opened.runtime_id)
     try:
         with StepConnection.open(opened) as connection:
             reply = connection.ask(request)
+            if not isinstance(reply, Refused):
+                connection.await_gone(left_within_s)
     except Gone:
         _under_lock(opened)
         return

@@ -7,21 +7,18 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from spurproc.client.removal import delete_folder, remove_cgroups, retire_folder
+from spurproc.client.removal import delete_folder, remove_under_lock, why_not_over
 from spurproc.core.deadline import checked_seconds
 from spurproc.core.durable.journal import JOURNAL_NAME
 from spurproc.core.durable.lock import FolderLock
 from spurproc.core.durable.private_folder import PrivateFolder
 from spurproc.errors import AlreadyGone, InvalidArgument, SpurprocError
 from spurproc.proto.launch_record import LAUNCH_NAME
-from spurproc.proto.owed import is_over
 from spurproc.proto.runtime_id import RuntimeId
 from spurproc.proto.step_folder import NEW_PREFIX, OLD_PREFIX, StateFolder, StepFolder
 
 __all__ = ["GcReport", "KeptFolder", "gc"]
 
-_CONCLUDED_WITHIN_S = 1.0
-"""A host looks at a step once its supervisor has left."""
 _BEGINNING_S = 60.0
 """A launcher that has made its folder has its lock, and a launch record in it, long before."""
 
@@ -89,27 +86,13 @@ class _Collection:
 
     def _why_kept(self, step: StepFolder) -> str:
         """Empty for one that may go."""
-        launch, history = step.launch(), step.history()
-        if not is_over(launch, history):
-            return "it is not over"
-        if history.acknowledged is None:
-            return "it is not acknowledged"
-        if self._older_than_s > 0 and _age_s(step.folder, JOURNAL_NAME) < self._older_than_s:
+        reason = why_not_over(step)
+        if not reason and self._older_than_s > 0 and _age_s(step.folder, JOURNAL_NAME) < self._older_than_s:
             return f"it was written to within {self._older_than_s:g} s"
-        return ""
+        return reason
 
     def _remove(self, step: StepFolder) -> str:
-        lock = FolderLock.take_within(step.folder, _CONCLUDED_WITHIN_S)
-        if lock is None:
-            return "its lock is held: its supervisor is there"
-        with lock:
-            if not step.folder.is_named():
-                raise AlreadyGone(2, f"the folder {step.folder.path!r} was removed")
-            reason = self._why_kept(step)
-            if not reason:
-                remove_cgroups(step)
-                retire_folder(self._state, step)
-        return reason
+        return remove_under_lock(self._state, step, self._why_kept)
 
     def sweep(self, name: str) -> None:
         """Anything else."""

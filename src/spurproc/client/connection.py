@@ -7,6 +7,7 @@ import select
 import struct
 from _socket import AF_UNIX, MSG_DONTWAIT, MSG_NOSIGNAL, SO_SNDTIMEO, SOCK_CLOEXEC, SOCK_STREAM, SOL_SOCKET, socket
 from collections import deque
+from contextlib import suppress
 from typing import Self
 
 from spurproc.client.place import OpenedStep
@@ -132,6 +133,13 @@ class StepConnection:
                 raise WaitTimeout(f"step {self.runtime_id}: its supervisor says nothing in time")
             self.take_in()
         return self._replies.popleft()
+
+    def await_gone(self, timeout_s: float) -> None:
+        """Until it hangs up, at most so long. What it still says is dropped."""
+        deadline = deadline_after(timeout_s)
+        with suppress(Gone, WaitTimeout):
+            while left_s(deadline):
+                self.next_message(left_s(deadline))
 
     def messages(self) -> list[Reply]:
         """What has come by now and was not handed out yet."""

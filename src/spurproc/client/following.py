@@ -13,12 +13,21 @@ from spurproc.client.place import OpenedStep, StepPlace
 from spurproc.core.exit_info import ExitInfo
 from spurproc.core.recorded.watch import FolderWatch, Watch
 from spurproc.errors import NotPermitted, SpurprocError, SystemCallError
-from spurproc.proto.messages import Completed, Ended, Refused, Reply, Subscribe, TakeOver, Welcome
+from spurproc.proto.messages import Completed, Ended, Refused, Reply, StatusReply, Subscribe, TakeOver, Welcome
+from spurproc.proto.owed import is_over
+from spurproc.proto.step_state import StepState
 
 __all__ = ["Following"]
 
 _PAUSE_FIRST_S, _PAUSE_LAST_S = 0.01, 1.0
 _HUNG_UP = (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN)
+_NO_END_YET = frozenset(StepState) - {
+    StepState.EMPTYING,
+    StepState.HELD,
+    StepState.EPILOG,
+    StepState.COMPLETED,
+    StepState.LEAVING,
+}
 _LOOK = Watch(entries=(), timeout_s=0.0)
 """Look at the records, and wait for nothing."""
 
@@ -26,8 +35,8 @@ _LOOK = Watch(entries=(), timeout_s=0.0)
 class Following:
     """One step, followed. Holds a connection, and nothing else between two looks.
 
-    `ended`: how it ended, once its supervisor has said so, which has made it durable. `completed`: it has said that nothing is
-    owed but the report.
+    `ended`: how it ended, durably, once its supervisor or its records have said so. `completed`: nothing is owed but the report.
+    `is_behind`: the records may say more by now: `look`.
     """
 
     def __init__(self, place: StepPlace) -> None:
@@ -35,6 +44,18 @@ class Following:
         self._pause_s = _PAUSE_FIRST_S
         self.ended: ExitInfo | None = None
         self.completed = False
+        self.is_behind = True
+
+    def look(self) -> None:
+        """What its records say by now. Raises AlreadyGone and the like."""
+        with self._place.opened() as opened:
+            self._read(opened)
+
+    def _read(self, opened: OpenedStep) -> None:
+        history = opened.durable_history()
+        self.is_behind = False
+        if history.end is not None:
+            self.ended, self.completed = history.end, is_over(opened.launch, history)
 
     def news(self) -> Generator[Watch, None, None]:
         """What to wait for; each time it is resumed, whatever had come was taken in, and the records may say more.
@@ -47,12 +68,15 @@ class Following:
             if connection is not None:
                 with connection:
                     yield from self._listen(connection)
+            self.is_behind = True
             yield _LOOK
             yield from self._ask_host()
+            self.is_behind = True
             yield from self._look_around()
 
     def _connect(self) -> StepConnection | None:
         with self._place.opened() as opened:
+            self._read(opened)  # before a word of its supervisor's: one that hangs says nothing
             try:
                 connection = StepConnection.connect(opened.step, opened.launch.capability, within_s=0.0)
             except Gone:
@@ -81,6 +105,8 @@ class Following:
                     self.ended, self.completed = end, True
                 case Welcome():
                     self._pause_s = _PAUSE_FIRST_S
+                case StatusReply(state=state) if state not in _NO_END_YET:
+                    self.is_behind = True  # what came before it heard of us it does not tell
                 case Refused(why=why):
                     what = f"cannot follow step {self._place.runtime_id}: its supervisor refuses: {why}"
                     raise NotPermitted(errno.EPERM, what)

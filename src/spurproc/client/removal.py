@@ -2,21 +2,50 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 
 from spurproc.core.cgroup.cgroup import Cgroup
+from spurproc.core.durable.lock import FolderLock
 from spurproc.core.durable.private_folder import PrivateFolder, named_errors
 from spurproc.core.vantage import read_boot_id
 from spurproc.errors import AlreadyGone, NotCgroup2
+from spurproc.proto.owed import is_over
 from spurproc.proto.step_folder import OLD_PREFIX, StateFolder, StepFolder
 
-__all__ = ["delete_folder", "remove_cgroups", "retire_folder"]
+__all__ = ["delete_folder", "remove_cgroups", "remove_under_lock", "retire_folder", "why_not_over"]
 
 _LOCK_NAME = "lock"
+_CONCLUDED_WITHIN_S = 1.0
+"""A host looks at a step once its supervisor has left."""
 _SETTLE_S = 0.5  # the kernel may say EBUSY for a few ms after the last process is gone
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def why_not_over(step: StepFolder) -> str:
+    """Why it may not be removed yet; empty for one of which nothing is owed, and whose end is known where it has to be."""
+    launch, history = step.launch(), step.history()
+    if not is_over(launch, history):
+        return "it is not over"
+    return "it is not acknowledged" if history.acknowledged is None else ""
+
+
+def remove_under_lock(state: StateFolder, step: StepFolder, why_kept: Callable[[StepFolder], str] = why_not_over) -> str:
+    """Remove it with what is left of its cgroups, if it may go even then. Why not; empty where it is gone."""
+    lock = FolderLock.take_within(step.folder, _CONCLUDED_WITHIN_S)
+    if lock is None:
+        return "its lock is held: its supervisor is there"
+    with lock:
+        if not step.folder.is_named():
+            raise AlreadyGone(errno.ESTALE, f"the folder {step.folder.path!r} was removed")
+        reason = why_kept(step)
+        if not reason:
+            remove_cgroups(step)
+            retire_folder(state, step)
+    return reason
 
 
 def retire_folder(state: StateFolder, step: StepFolder, *, durable: bool = True) -> None:

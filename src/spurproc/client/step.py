@@ -15,6 +15,7 @@ from spurproc.client.hung import kill_hung_supervisor
 from spurproc.client.journal_event import JournalEvent, journal_events
 from spurproc.client.output import Stream, read_output
 from spurproc.client.place import OpenedStep, StepPlace
+from spurproc.client.removal import remove_under_lock
 from spurproc.client.status import StepStatus, status_of
 from spurproc.client.waiting import wait_for_end, wait_for_end_async
 from spurproc.core.cgroup.signal_report import SignalReport
@@ -30,6 +31,7 @@ from spurproc.proto.step_state import StepState
 
 __all__ = ["Step"]
 
+_LEFT_WITHIN_S = 1.0
 _NOBODY_LEFT = (StepState.EPILOG, StepState.COMPLETED, StepState.LEAVING)
 
 
@@ -175,6 +177,17 @@ class Step:
         """
         with self._place.opened() as opened:
             acknowledge(opened)
+
+    def remove(self) -> None:
+        """`acknowledge`, and remove its folder at once, as `gc` does. May be repeated until it raises AlreadyGone.
+
+        Raises Busy while something is owed, or its supervisor has not left yet.
+        """
+        with self._place.opened() as opened:
+            acknowledge(opened, left_within_s=_LEFT_WITHIN_S)
+            reason = remove_under_lock(opened.state, opened.step)
+            if reason:
+                raise Busy(errno.EBUSY, f"cannot remove step {self.runtime_id}: {reason}")
 
     def kill_hung_supervisor(self, *, unanswered_s: float = 5.0) -> ProcessIdentity:
         """Kill its supervisor, where that lives and does not say Hello within `unanswered_s`; who it was. The step runs on.

@@ -11,7 +11,6 @@ from spurproc.core.deadline import deadline_after, has_passed, left_s, shortest_
 from spurproc.core.exit_info import ExitInfo
 from spurproc.core.recorded.watch import Watch, wait_async_for, wait_for
 from spurproc.errors import WaitTimeout
-from spurproc.proto.owed import is_over
 
 __all__ = ["wait_for_end", "wait_for_end_async"]
 
@@ -40,25 +39,15 @@ async def wait_for_end_async(place: StepPlace, timeout_s: float | None, *, compl
 
 def _steps(place: StepPlace, timeout_s: float | None, *, completed: bool) -> Generator[Watch, None, ExitInfo]:
     deadline = deadline_after(timeout_s)
-    end = _recorded(place, completed=completed)
-    if end is not None:
-        return end
     following = Following(place)
     with closing(following.news()) as news:
         for watch in news:
+            if following.is_behind:
+                following.look()
             if following.ended is not None and (following.completed or not completed):
                 return following.ended
-            end = _recorded(place, completed=completed)
-            if end is not None:
-                return end
             if has_passed(deadline):
                 break
             yield Watch(entries=watch.entries, timeout_s=shortest_s(watch.timeout_s, left_s(deadline)))
     what = "is not over" if completed else "has not ended"
     raise WaitTimeout(f"step {place.runtime_id} {what} after {timeout_s} s")
-
-
-def _recorded(place: StepPlace, *, completed: bool) -> ExitInfo | None:
-    with place.opened() as opened:
-        history = opened.durable_history()
-        return None if completed and not is_over(opened.launch, history) else history.end
