@@ -90,6 +90,38 @@ def test_all_that_wait_share_one_commit(path: Path) -> None:
     assert len(stored(path)) == 51
 
 
+def test_what_nobody_waits_for_goes_with_the_next_commit(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene() -> None:
+        gate = Gate()
+        gate.opened.set()
+        database = Database.open(path, SCHEMA, failpoint=gate)
+        patient = asyncio.ensure_future(database.write(lambda connection: put(connection, "patient"), urgent=False))
+        await asyncio.sleep(0)
+        assert not await asyncio.to_thread(gate.reached.wait, 0.2)
+        await database.write(lambda connection: put(connection, "urgent"))
+        assert await patient == 1
+        assert gate.points == [*CommitPoint]
+        await database.close()
+
+    monkeypatch.setattr("spurproc.agent.store.database._PATIENT_S", 600.0)
+    asyncio.run(scene())
+    assert stored(path) == ["patient", "urgent"]
+
+
+def test_what_nobody_waits_for_is_written_though_nobody_comes(path: Path) -> None:
+    async def scene() -> None:
+        database = Database.open(path, SCHEMA)
+        await database.write(lambda connection: put(connection, "alone"), urgent=False)
+        assert stored(path) == ["alone"]
+        last = asyncio.ensure_future(database.write(lambda connection: put(connection, "last"), urgent=False))
+        await asyncio.sleep(0)
+        await database.close()
+        await last
+
+    asyncio.run(scene())
+    assert stored(path) == ["alone", "last"]
+
+
 def test_one_that_raises_undoes_itself_only(path: Path) -> None:
     def fails(connection: sqlite3.Connection) -> None:
         put(connection, "undone")

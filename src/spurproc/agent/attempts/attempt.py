@@ -6,26 +6,16 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from spurproc.agent.attempts.table import AttemptEvent, Facts
+from spurproc.agent.attempts.trace import Trace
 from spurproc.agent.controller.link import AttemptReport
 from spurproc.agent.jobs.job_spec import JobSpec
 from spurproc.agent.resources.allocation import Allocation
 from spurproc.agent.store.attempt_row import AttemptRow, AttemptState, CancelIntent, Obligation
 from spurproc.client.step import Step
-from spurproc.core.cgroup.record import CgroupRecord
 from spurproc.core.exit_info import ExitInfo
-from spurproc.core.process.identity import ProcessIdentity
 from spurproc.proto.attempt_id import AttemptId
 
-__all__ = ["Attempt", "Trace"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trace:
-    """How its tree can be found without its step folder: what a fence needs when that was removed."""
-
-    cgroup: CgroupRecord | None = None
-    supervisor: ProcessIdentity | None = None
-    leader: ProcessIdentity | None = None
+__all__ = ["Attempt"]
 
 
 @dataclass(slots=True, kw_only=True)

@@ -7,38 +7,21 @@ begun here and comes back as an event.
 from __future__ import annotations
 
 import asyncio
-import errno
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import suppress
 from itertools import groupby
 from typing import Any
 
 from spurproc.agent.attempts.attempt import Attempt
+from spurproc.agent.attempts.clearing import Clearing
 from spurproc.agent.attempts.draining import note
-from spurproc.agent.attempts.hooks import HookName, hook_begun, hook_plan, remove_hooks, run_hook
-from spurproc.agent.attempts.records import RECORDS, drain_of, record
-from spurproc.agent.attempts.reporting import offer
-from spurproc.agent.attempts.step import (
-    find_step,
-    launch_step,
-    prepare,
-    remove_folders,
-    remove_step,
-    started_at,
-    told_end,
-    trace_of,
-)
+from spurproc.agent.attempts.records import PATIENT, RECORDS, drain_of, record
+from spurproc.agent.attempts.starting import Starting
 from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.attempts.table import AttemptEvent, Effect, move
 from spurproc.agent.attempts.watching import Watcher
 from spurproc.agent.controller.registration import BackOff
-from spurproc.agent.jobs.job_spec import JobSpec
-from spurproc.agent.resources.refusal import NotHeld
 from spurproc.agent.store.attempt_row import AttemptState
-from spurproc.agent.store.attempts import spec_of
-from spurproc.core.exit_info import ExitInfo
-from spurproc.core.spawn.stage import SpawnStage
-from spurproc.errors import OwnershipLost, SpurprocError, SystemCallError
+from spurproc.errors import OwnershipLost, SpurprocError
 
 __all__ = ["EffectRunner"]
 
@@ -62,24 +45,28 @@ class EffectRunner:
         failpoint: Failpoint = _go_on,
     ) -> None:
         self._around = around
-        self._left = left
-        self._freed = freed
         self._failpoint = failpoint
         self._tasks: set[asyncio.Task[None]] = set()
-        self._watcher = Watcher(around, self.post)
+        starting = Starting(around, self.post, self.spawn)
+        watcher = Watcher(around, self.post, self.spawn)
+        clearing = Clearing(around, self.post, self.spawn, freed)
+
+        async def leave(attempt: Attempt) -> None:
+            left(attempt)
+
         self._methods: dict[Effect, Callable[[Attempt], Awaitable[None]]] = {
-            Effect.RUN_PROLOG: self._begin_prolog,
-            Effect.PREPARE: self._prepare,
-            Effect.LAUNCH: self._launch,
-            Effect.WATCH: self._watch,
-            Effect.TERMINATE: self._terminate,
-            Effect.RUN_EPILOG: self._begin_epilog,
-            Effect.RELEASE: self._release,
-            Effect.OFFER_REPORT: self._offer_report,
-            Effect.REMOVE_STEP: self._remove_step,
-            Effect.REMOVE_HOOKS: self._remove_hooks,
-            Effect.REMOVE_SPOOL: self._remove_spool,
-            Effect.LEAVE: self._leave,
+            Effect.RUN_PROLOG: starting.begin_prolog,
+            Effect.PREPARE: starting.prepare,
+            Effect.LAUNCH: starting.launch,
+            Effect.WATCH: watcher.watch,
+            Effect.TERMINATE: watcher.terminate,
+            Effect.RUN_EPILOG: clearing.begin_epilog,
+            Effect.RELEASE: clearing.release,
+            Effect.OFFER_REPORT: clearing.offer_report,
+            Effect.REMOVE_STEP: clearing.remove_step,
+            Effect.REMOVE_HOOKS: clearing.remove_hooks,
+            Effect.REMOVE_SPOOL: clearing.remove_spool,
+            Effect.LEAVE: leave,
         }
 
     # Events.
@@ -162,7 +149,8 @@ class EffectRunner:
 
     async def _do(self, attempt: Attempt, effects: tuple[Effect, ...]) -> None:
         if effects[0] in RECORDS:
-            await self._around.database.write(record(attempt, effects, at=self._around.clock()))
+            body = record(attempt, effects, at=self._around.clock())
+            await self._around.database.write(body, urgent=not PATIENT.issuperset(effects))
             self._recorded(attempt, effects)
         else:
             await self._methods[effects[0]](attempt)
@@ -187,119 +175,6 @@ class EffectRunner:
                     log.debug("forgotten")
                 case _:
                     pass
-
-    # On the way to its step.
-
-    async def spec(self, attempt: Attempt) -> JobSpec:
-        """What it runs, from memory or the store."""
-        if attempt.spec is not None:
-            return attempt.spec
-        return await self._around.database.read(lambda connection: spec_of(connection, attempt.id))
-
-    async def _begin_prolog(self, attempt: Attempt) -> None:
-        attempt.begun = True
-        self.spawn(self._run_prolog(attempt))
-
-    async def _run_prolog(self, attempt: Attempt) -> None:
-        plan = hook_plan(self._around, HookName.PROLOG, attempt.id, spec=await self.spec(attempt))
-        attempt.hook_failure = await run_hook(self._around, plan)
-        if attempt.hook_failure:
-            self._never_started(attempt, f"the node's prolog failed: {attempt.hook_failure}", node_fault=True)
-        self.post(attempt, AttemptEvent.HOOK_FAILED if attempt.hook_failure else AttemptEvent.HOOK_PASSED)
-
-    def _never_started(self, attempt: Attempt, reason: str, *, node_fault: bool, number: int = 0) -> None:
-        attempt.end = ExitInfo.not_started(SpawnStage.NONE.name, number, reason=reason)
-        attempt.node_fault = reason if node_fault else None
-
-    async def _prepare(self, attempt: Attempt) -> None:
-        attempt.begun = True
-        try:
-            await self._around.blocking.run(prepare, self._around, attempt.id, await self.spec(attempt))
-        except OwnershipLost:
-            raise
-        except SpurprocError as error:
-            self._give_up(attempt, error)
-
-    def _give_up(self, attempt: Attempt, error: SpurprocError) -> None:
-        """The kernel's refusals are the node's fault, all others the job's."""
-        node_fault = isinstance(error, SystemCallError) and error.errno not in (errno.EPERM, errno.EACCES)
-        self._never_started(attempt, str(error), node_fault=node_fault, number=getattr(error, "errno", 0) or 0)
-        self.post(attempt, AttemptEvent.NOT_LAUNCHED)
-
-    async def _launch(self, attempt: Attempt) -> None:
-        """Begun here and told by an event: the next one, a wish to end it, is taken meanwhile."""
-        if attempt.end is None:
-            self.spawn(self._launch_step(attempt))
-
-    async def _launch_step(self, attempt: Attempt) -> None:
-        try:
-            spec = await self.spec(attempt)
-            attempt.step = await self._around.blocking.run(launch_step, self._around, attempt, spec)
-        except OwnershipLost:
-            raise
-        except SpurprocError as error:
-            self._around.ownership.require()
-            self._give_up(attempt, error)
-            return
-        attempt.spec = None
-        self._around.log.info("launched", attempt=str(attempt.id), cpus=list(attempt.allocation.cpus))
-        self.post(attempt, AttemptEvent.LAUNCHED)
-
-    # Its step.
-
-    async def _watch(self, attempt: Attempt) -> None:
-        attempt.trace = await self._around.blocking.run(trace_of, self._around, attempt.id)
-        self.spawn(self._watch_step(attempt))
-
-    async def _watch_step(self, attempt: Attempt) -> None:
-        end = await self._watcher.over(attempt)
-        if attempt.step is not None:
-            attempt.started_at = started_at(attempt.step)
-        with suppress(SpurprocError):
-            end = told_end(self._around, attempt, await self.spec(attempt), end)
-        attempt.end = attempt.end or end
-        self.post(attempt, AttemptEvent.STEP_OVER)
-
-    async def _terminate(self, attempt: Attempt) -> None:
-        self.spawn(self._watcher.terminate(attempt))
-
-    # What is owed.
-
-    async def _begin_epilog(self, attempt: Attempt) -> None:
-        self.spawn(self._run_epilog(attempt))
-
-    async def _run_epilog(self, attempt: Attempt) -> None:
-        plan = hook_plan(self._around, HookName.EPILOG, attempt.id, spec=await self.spec(attempt), end=attempt.end)
-        attempt.hook_failure = await run_hook(self._around, plan)
-        self.post(attempt, AttemptEvent.HOOK_FAILED if attempt.hook_failure else AttemptEvent.HOOK_PASSED)
-
-    async def _release(self, attempt: Attempt) -> None:
-        if attempt.holds:
-            attempt.holds = False
-            with suppress(NotHeld):
-                self._around.resources.release(attempt.id)
-            self._around.freed.set()
-            if not self._around.resources.jobs_hold:
-                self._around.idle.set()
-            self._freed()
-
-    async def _offer_report(self, attempt: Attempt) -> None:
-        self.spawn(offer(self._around, attempt, self.post))
-
-    async def _remove_step(self, attempt: Attempt) -> None:
-        step = attempt.step or await self._around.blocking.run(find_step, self._around, attempt.id)
-        if step is not None:
-            await self._around.blocking.run(remove_step, self._around, step)
-
-    async def _remove_hooks(self, attempt: Attempt) -> None:
-        if any(hook_begun(self._around, attempt.id, name) for name in HookName):
-            await self._around.blocking.run(remove_hooks, self._around, attempt.id)
-
-    async def _remove_spool(self, attempt: Attempt) -> None:
-        await self._around.blocking.run(remove_folders, self._around, attempt.id)
-
-    async def _leave(self, attempt: Attempt) -> None:
-        self._left(attempt)
 
 
 def _grouped(effects: tuple[Effect, ...]) -> Iterator[tuple[Effect, ...]]:

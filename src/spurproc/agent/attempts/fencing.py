@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from spurproc.agent.attempts.attempt import Attempt, Trace
+from spurproc.agent.attempts.attempt import Attempt
+from spurproc.agent.attempts.trace import Trace
 from spurproc.agent.attempts.watching import is_gone
 from spurproc.agent.node.quarantine import QuarantinedTree
 from spurproc.core.cgroup.cgroup import Cgroup
@@ -30,7 +31,7 @@ def unnamed(attempts: Iterable[Attempt], steps_path: str) -> list[QuarantinedTre
 def _unnamed(attempt: Attempt, steps_path: str) -> QuarantinedTree | None:
     trace = attempt.trace
     step = str(attempt.id.step(BATCH_STEP))
-    if os.path.lexists(f"{steps_path}/runtime/{step}") or trace == Trace() or is_gone(attempt):
+    if os.path.lexists(f"{steps_path}/runtime/{step}") or trace.is_empty or is_gone(attempt):
         return None
     processes = tuple(one.to_text() for one in (trace.leader, trace.supervisor) if one is not None)
     return QuarantinedTree(

@@ -12,7 +12,10 @@ from spurproc.agent.store.attempts import discharge, forget, hold, intend_cancel
 from spurproc.agent.store.drains import Drain, DrainKind, add_drain
 from spurproc.core.exit_info import ExitInfo
 
-__all__ = ["HOOK_DRAINS", "RECORDS", "Body", "drain_of", "record"]
+__all__ = ["HOOK_DRAINS", "PATIENT", "RECORDS", "Body", "drain_of", "record"]
+
+PATIENT = frozenset({Effect.RECORD_REPORTED, Effect.RECORD_FORGOTTEN})
+"""Nobody waits for these but the attempt itself, which has given everything back: they go along with other commits."""
 
 Body = Callable[[sqlite3.Connection], object]
 

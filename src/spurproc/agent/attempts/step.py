@@ -2,40 +2,48 @@
 
 from __future__ import annotations
 
-import errno
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import msgspec
 
-from spurproc.agent.attempts.attempt import Attempt, Trace
+from spurproc.agent.attempts.attempt import Attempt
 from spurproc.agent.attempts.surroundings import Surroundings
+from spurproc.agent.attempts.trace import Trace
 from spurproc.agent.jobs.job_spec import JobSpec
 from spurproc.agent.jobs.scratch import make_scratch, remove_scratch
 from spurproc.agent.jobs.spool import SCRIPT_NAME, remove_spool, write_script
 from spurproc.agent.jobs.step_of_job import JobPlace, start_failure, step_of_job
 from spurproc.agent.resources.allocation import Allocation
-from spurproc.client.collection import gc
-from spurproc.client.journal_event import EventKind
+from spurproc.agent.store.attempts import spec_of
 from spurproc.client.launch import launch
 from spurproc.client.spec import StepSpec
 from spurproc.client.step import Step
+from spurproc.core.durable.journal import JOURNAL_NAME, read_journal
 from spurproc.core.exit_info import ExitInfo, ExitKind
-from spurproc.errors import AlreadyGone, Busy, SpurprocError
+from spurproc.errors import AlreadyGone, SpurprocError
 from spurproc.proto.attempt_id import AttemptId
+from spurproc.proto.codec import decode
+from spurproc.proto.descriptor import DESCRIPTOR_LIMIT_BYTES, DESCRIPTOR_NAME
+from spurproc.proto.journal_record import JournalRecord
+from spurproc.proto.journal_record import Launched as LaunchedRecord
 from spurproc.proto.runtime_id import BATCH_STEP
-from spurproc.proto.step_folder import StateFolder
+from spurproc.proto.step_folder import RUNTIME_NAME
 
 __all__ = [
+    "Launched",
+    "Traces",
     "find_step",
     "launch_step",
     "prepare",
     "remove_folders",
     "remove_step",
-    "started_at",
+    "spec_for",
     "step_spec",
     "told_end",
-    "trace_of",
+    "traces_of",
 ]
 
 _EXEC_WITHIN_S = 5.0
@@ -47,7 +55,7 @@ def prepare(around: Surroundings, attempt: AttemptId, spec: JobSpec) -> None:
     state = around.state_dir
     around.ownership.require()
     if spec.script is not None:
-        write_script(state.spool, attempt, spec.script, uid=spec.uid, gid=spec.gid)
+        write_script(state.spool, attempt, spec.script, uid=spec.uid, gid=spec.gid, sync=False)  # the store has it
     if spec.wants_scratch:
         make_scratch(state.scratch, attempt, uid=spec.uid, gid=spec.gid)
 
@@ -65,17 +73,30 @@ def step_spec(around: Surroundings, attempt: AttemptId, allocation: Allocation, 
     return step_of_job(spec, attempt, allocation, place)
 
 
-def launch_step(around: Surroundings, attempt: Attempt, spec: JobSpec) -> Step:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launched:
+    """A step, and what its records said right after the launch."""
+
+    step: Step
+    trace: Trace
+    started_at: float | None
+
+
+def launch_step(around: Surroundings, attempt: Attempt, spec: JobSpec) -> Launched:
     """Launch it, once: where its folder stands, it was launched. Blocks. Raises what kept it from being launched."""
     step = step_spec(around, attempt.id, attempt.allocation, spec)
     around.ownership.require()
     try:
-        return launch(step, around.state_dir.steps.path, timeout_s=_EXEC_WITHIN_S, create=False, folder_inode=around.steps_inode)
+        launched = launch(
+            step, around.state_dir.steps.path, timeout_s=_EXEC_WITHIN_S, create=False, folder_inode=around.steps_inode
+        )
     except SpurprocError:
         found = find_step(around, attempt.id)
         if found is None:
             raise
-        return found
+        launched = found
+    traces = traces_of(around, attempt.id)
+    return Launched(step=launched, trace=traces.trace, started_at=traces.started_at)
 
 
 def find_step(around: Surroundings, attempt: AttemptId) -> Step | None:
@@ -85,25 +106,40 @@ def find_step(around: Surroundings, attempt: AttemptId) -> Step | None:
     return None
 
 
-def trace_of(around: Surroundings, attempt: AttemptId) -> Trace:
-    """Who runs it, by its records; nothing where they cannot be read."""
-    try:
-        with StateFolder.open(around.state_dir.steps.path) as state, state.open_step(attempt.step(BATCH_STEP)) as step:
-            descriptor = step.descriptor()
-    except SpurprocError:
-        return Trace()
-    if descriptor is None:
-        return Trace()
-    return Trace(cgroup=descriptor.cgroup, supervisor=descriptor.supervisor, leader=descriptor.leader)
+class Traces(NamedTuple):
+    """Who runs a step, and when its leader was exec'd, by the wall clock; None where it never was, or that cannot be read."""
+
+    trace: Trace
+    started_at: float | None
 
 
-def started_at(step: Step) -> float | None:
-    """When its leader was exec'd, by the wall clock; None where it never was, or that cannot be read."""
-    with suppress(SpurprocError):
-        for event in step.events():
-            if event.kind is EventKind.LAUNCHED:
-                return event.at
+def traces_of(around: Surroundings, attempt: AttemptId) -> Traces:
+    """By its records, read in the very folder that we own; nothing where they cannot be read. Blocks."""
+    trace, started_at = Trace(), None
+    with (
+        suppress(SpurprocError),
+        around.state_dir.steps.open_folder(RUNTIME_NAME) as runtime,
+        runtime.open_folder(str(attempt.step(BATCH_STEP))) as folder,
+    ):
+        with suppress(SpurprocError):
+            trace = Trace(folder.read_file(DESCRIPTOR_NAME, DESCRIPTOR_LIMIT_BYTES))
+        started_at = _launched_at(read_journal(folder))
+    return Traces(trace, started_at)
+
+
+def _launched_at(lines: Iterable[bytes]) -> float | None:
+    for line in lines:
+        record: JournalRecord = decode(line, JournalRecord, JOURNAL_NAME)  # type: ignore[arg-type]  # a union
+        if isinstance(record, LaunchedRecord):
+            return record.at
     return None
+
+
+async def spec_for(around: Surroundings, attempt: Attempt) -> JobSpec:
+    """What it runs, from memory or the store."""
+    if attempt.spec is not None:
+        return attempt.spec
+    return await around.database.read(lambda connection: spec_of(connection, attempt.id))
 
 
 def told_end(around: Surroundings, attempt: Attempt, spec: JobSpec, end: ExitInfo) -> ExitInfo:
@@ -117,15 +153,10 @@ def told_end(around: Surroundings, attempt: Attempt, spec: JobSpec, end: ExitInf
     return end
 
 
-def remove_step(around: Surroundings, step: Step) -> None:
+def remove_step(step: Step) -> None:
     """Acknowledge it and remove its folder. Blocks. One that is gone is fine. Raises Busy while its supervisor is there."""
-    try:
-        step.acknowledge()
-    except AlreadyGone:
-        return
-    report = gc(step.state_dir, only=(step.runtime_id,))
-    if report.kept:
-        raise Busy(errno.EBUSY, f"cannot remove step {step.runtime_id}: {report.kept[0].reason}")
+    with suppress(AlreadyGone):
+        step.remove()
 
 
 def remove_folders(around: Surroundings, attempt: AttemptId) -> None:

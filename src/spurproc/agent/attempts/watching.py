@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
 
 from spurproc.agent.attempts.attempt import Attempt
+from spurproc.agent.attempts.step import spec_for, told_end, traces_of
 from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.attempts.table import AttemptEvent
 from spurproc.agent.controller.registration import BackOff
 from spurproc.client.step import Step
-from spurproc.core.exit_info import ExitInfo
+from spurproc.core.exit_info import ExitInfo, ExitKind
 from spurproc.core.observation import Liveness
 from spurproc.errors import AlreadyGone, SpurprocError
 from spurproc.proto.step_state import StepState
@@ -27,9 +30,33 @@ _OVER = (StepState.EPILOG, StepState.COMPLETED, StepState.LEAVING)
 class Watcher:
     """Watches and ends the steps of attempts."""
 
-    def __init__(self, around: Surroundings, post: Callable[[Attempt, AttemptEvent], None]) -> None:
+    def __init__(
+        self,
+        around: Surroundings,
+        post: Callable[[Attempt, AttemptEvent], None],
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        """`spawn` goes on with something beside everything else."""
         self._around = around
         self._post = post
+        self._spawn = spawn
+
+    async def watch(self, attempt: Attempt) -> None:
+        """Its end comes as an event. One that was launched by an agent before us is looked at first."""
+        if attempt.trace.is_empty:
+            attempt.trace, started_at = await self._around.blocking.run(traces_of, self._around, attempt.id)
+            attempt.started_at = attempt.started_at or started_at
+        self._spawn(self._watch_step(attempt))
+
+    async def _watch_step(self, attempt: Attempt) -> None:
+        end = await self.over(attempt)
+        if attempt.started_at is None and end.kind is not ExitKind.NOT_STARTED:  # nobody had written it down when it was launched
+            attempt.started_at = (await self._around.blocking.run(traces_of, self._around, attempt.id)).started_at
+        if end.kind is ExitKind.NOT_STARTED:
+            with suppress(SpurprocError):
+                end = told_end(self._around, attempt, await spec_for(self._around, attempt), end)
+        attempt.end = attempt.end or end
+        self._post(attempt, AttemptEvent.STEP_OVER)
 
     async def over(self, attempt: Attempt) -> ExitInfo:
         """How it ended, once nothing of its tree is left. Where that cannot be told it is held, and looked at again."""
@@ -58,6 +85,10 @@ class Watcher:
         return attempt.step
 
     async def terminate(self, attempt: Attempt) -> None:
+        """Beside everything else: it is over when its end comes."""
+        self._spawn(self._terminate(attempt))
+
+    async def _terminate(self, attempt: Attempt) -> None:
         """Have its kill plan walked, and look then whether that was enough: what cannot be ended is named, and held."""
         self._around.ownership.require()
         try:

@@ -131,6 +131,8 @@ class Ownership:
     def _strayed(self) -> str:
         """Why the path does not lead to our file; empty where it does. Links are not followed: a restart would not follow one."""
         path = f"{self._state_dir.path}/{OWNER_NAME}"
+        if self._is_plainly_there(path):
+            return ""
         parts = path.split("/")
         try:
             for end in range(2, len(parts)):
@@ -145,6 +147,16 @@ class Ownership:
                 return f"nothing stands at {path!r}: {error.strerror}"
             raise
         return "" if _key(there) == self._file else f"{path!r} is another file now"
+
+    def _is_plainly_there(self, path: str) -> bool:
+        """The kernel names our file by this very path, so no link is on the way, and the path leads to it, so nothing hides it.
+
+        What is not so is looked at part by part. proc_pid_fd(5)
+        """
+        try:
+            return os.readlink(f"/proc/self/fd/{self._fd}") == path and _key(os.stat(path)) == self._file
+        except OSError:
+            return False
 
     def close(self) -> None:
         """Give it up; another agent may own the folder from then on. May be called twice."""

@@ -32,6 +32,7 @@ T = TypeVar("T")
 
 _WHERE = "the agent's store"
 _ONE = "WHERE job_id = ? AND run_attempt = ?"
+_OWES_NOTHING = " AND ".join(f"{obligation.value} IS NOT NULL" for obligation in Obligation)
 
 
 def accept(connection: sqlite3.Connection, attempt: AttemptId, spec: JobSpec, allocation: Allocation, *, at: float) -> bool:
@@ -99,10 +100,11 @@ def record_end(
 def discharge(connection: sqlite3.Connection, attempt: AttemptId, obligation: Obligation, outcome: str) -> bool:
     """That it is owed no more, and how that came. False where it was discharged before: the first outcome stays."""
     name = obligation.value
-    if _column(connection, attempt, name) is not None:
-        return False
-    _update(connection, attempt, f"{name} = ?", outcome)
-    return True
+    change = f"UPDATE attempts SET {name} = ? {_ONE} AND {name} IS NULL"
+    if connection.execute(change, (outcome, *_key(attempt))).rowcount == 1:
+        return True
+    _column(connection, attempt, name)
+    return False
 
 
 def note_refusal(connection: sqlite3.Connection, attempt: AttemptId, why: str) -> int:
@@ -113,11 +115,12 @@ def note_refusal(connection: sqlite3.Connection, attempt: AttemptId, why: str) -
 
 def forget(connection: sqlite3.Connection, attempt: AttemptId) -> None:
     """Remove it. Raises InvalidArgument where something is still owed; one that is not there is fine."""
+    if connection.execute(f"DELETE FROM attempts {_ONE} AND {_OWES_NOTHING}", _key(attempt)).rowcount == 1:
+        return
     row = find(connection, attempt)
-    if row is not None and row.owed:
+    if row is not None:
         owed = ", ".join(obligation.value for obligation in row.owed)
         raise InvalidArgument(f"cannot forget attempt {attempt}: it still owes {owed}")
-    connection.execute(f"DELETE FROM attempts {_ONE}", _key(attempt))
 
 
 def _key(attempt: AttemptId) -> tuple[int, int]:

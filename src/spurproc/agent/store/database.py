@@ -11,6 +11,7 @@ import os
 import queue
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import groupby
@@ -23,18 +24,20 @@ from spurproc.errors import InvalidArgument
 __all__ = ["Database"]
 
 T = TypeVar("T")
+_PATIENT_S = 0.02
 
 
 class _Request(Work):
     """Work that somebody waits for, on an event loop."""
 
-    __slots__ = ("answer", "loop", "writes")
+    __slots__ = ("answer", "loop", "urgent", "writes")
 
-    def __init__(self, body: Callable[[sqlite3.Connection], Any], *, writes: bool) -> None:
+    def __init__(self, body: Callable[[sqlite3.Connection], Any], *, writes: bool, urgent: bool = True) -> None:
         super().__init__(body)
         self.loop = asyncio.get_running_loop()
         self.answer: asyncio.Future[Any] = self.loop.create_future()
         self.writes = writes
+        self.urgent = urgent
 
 
 def _go_on(point: CommitPoint) -> None:
@@ -60,14 +63,16 @@ class Database:
         where = os.path.abspath(path)
         return cls(where, open_connection(where, schema), failpoint)
 
-    async def write(self, body: Callable[[sqlite3.Connection], T]) -> T:
+    async def write(self, body: Callable[[sqlite3.Connection], T], *, urgent: bool = True) -> T:
         """What `body` returns, once all that it did is durable; it runs on the database's thread, with others in one commit.
 
         What it raises is raised here, and it alone is undone. It neither commits nor rolls back, and swallows no error of the
         connection. Where the disk is full or broken all of that transaction get the error (SystemCallError, Busy,
         RecordInvalid), and nothing of it was done. Who is cancelled while waiting does not know whether it will be.
+
+        `urgent` false: it goes with the next commit that somebody else wants, or after 20 ms by itself.
         """
-        value: T = await self._asked(_Request(body, writes=True))
+        value: T = await self._asked(_Request(body, writes=True, urgent=urgent))
         return value
 
     async def read(self, body: Callable[[sqlite3.Connection], T]) -> T:
@@ -104,10 +109,12 @@ class Database:
         """All that wait by now, at least one; and whether nobody comes after them."""
         requests = []
         request = self._requests.get()
+        patient_until = time.monotonic() + _PATIENT_S
         with suppress(queue.Empty):
             while request is not None:
                 requests.append(request)
-                request = self._requests.get_nowait()
+                left_s = 0.0 if any(one.urgent for one in requests) else max(0.0, patient_until - time.monotonic())
+                request = self._requests.get(timeout=left_s) if left_s else self._requests.get_nowait()
         return requests, request is None
 
     def _write(self, requests: Sequence[_Request]) -> None:

@@ -89,7 +89,8 @@ class LocalController:
         self._check_fits(spec)
         submission = Submission(spec=spec, submitted_by=submitted_by, key=key, at=self._clock())
         submitted = await self._database.write(lambda connection: queue.submit(connection, submission))
-        self._tell()
+        if self._head is None:  # else it stands behind it, and changes nothing for the node
+            self._tell()
         return submitted
 
     def _check_fits(self, spec: JobSpec) -> None:
@@ -191,24 +192,28 @@ class LocalController:
         """What is next in the queue. One that cannot be read is held, and stops no other."""
         while not self._head_known:
             self._head_known = True
-            found = await self._database.read(queue.head)
-            if isinstance(found, queue.Unreadable):
-                await self._hold(found.job_id, found.why)
-            else:
-                self._head = found
+            await self._see(await self._database.read(queue.head))
         return self._head
+
+    async def _see(self, found: Head | queue.Unreadable | None) -> None:
+        """What was the next when it was read; whoever has changed the queue since says so after us."""
+        if isinstance(found, queue.Unreadable):
+            await self._hold(found.job_id, found.why)
+        else:
+            self._head = found
 
     async def dispatch(self, attempt: AttemptId) -> JobSpec | None:
         """It belongs to the node now. None where it is in the queue no more."""
+        self._forget_head()
         try:
-            spec = await self._database.write(lambda connection: queue.dispatch(connection, attempt, at=self._clock()))
+            spec, following = await self._database.write(lambda connection: queue.dispatch(connection, attempt, at=self._clock()))
         except RecordInvalid as error:
             await self._hold(attempt.job_id, str(error))
             return None
-        finally:
-            self._head_known = False
         if spec is not None:
             self.unheld[attempt] = None
+        self._head_known = True
+        await self._see(following)
         return spec
 
     async def dispatch_again(self, attempt: AttemptId) -> JobSpec | None:
@@ -222,7 +227,7 @@ class LocalController:
 
     async def _hold(self, job_id: int, why: str) -> None:
         await self._database.write(lambda connection: queue.hold(connection, job_id, why))
-        self._head_known = False
+        self._forget_head()
 
     async def report(self, report: AttemptReport) -> Reported:
         """What became of an attempt."""
@@ -240,8 +245,11 @@ class LocalController:
         return await self._database.write(lambda connection: queue.take_number(connection, "generation"))
 
     def _tell(self) -> None:
-        self._head_known = False
+        self._forget_head()
         self.orders.set()
+
+    def _forget_head(self) -> None:
+        self._head, self._head_known = None, False
 
     def _wake(self, job_id: int) -> None:
         for waiter in self._ended.get(job_id, ()):

@@ -156,8 +156,15 @@ def head(connection: sqlite3.Connection) -> Head | Unreadable | None:
     return Head(attempt=job.attempt, request=job.request)
 
 
-def dispatch(connection: sqlite3.Connection, attempt: AttemptId, *, at: float) -> JobSpec | None:
-    """It belongs to a node now. None where it is in the queue no more, or not as this attempt. Raises RecordInvalid."""
+def dispatch(connection: sqlite3.Connection, attempt: AttemptId, *, at: float) -> tuple[JobSpec | None, Head | Unreadable | None]:
+    """It belongs to a node now. None where it is in the queue no more, or not as this attempt. And what is next after it.
+
+    Raises RecordInvalid.
+    """
+    return _dispatched(connection, attempt, at), head(connection)
+
+
+def _dispatched(connection: sqlite3.Connection, attempt: AttemptId, at: float) -> JobSpec | None:
     if _move(connection, attempt, JobState.QUEUED, JobState.DISPATCHED):
         connection.execute(
             "INSERT INTO attempts (job_id, run_attempt, dispatched_at) VALUES (?, ?, ?)",

@@ -1,0 +1,85 @@
+"""The way of an attempt to its step: the prolog of the node, its folders, the launch."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from spurproc.agent.attempts.attempt import Attempt
+from spurproc.agent.attempts.hooks import HookName, hook_plan, run_hook
+from spurproc.agent.attempts.step import launch_step, prepare, spec_for
+from spurproc.agent.attempts.surroundings import Surroundings
+from spurproc.agent.attempts.table import AttemptEvent
+from spurproc.core.exit_info import ExitInfo
+from spurproc.core.spawn.stage import SpawnStage
+from spurproc.errors import OwnershipLost, SpurprocError, SystemCallError
+
+__all__ = ["Starting"]
+
+
+class Starting:
+    """Carries out the effects up to the launch. `spawn` goes on with something beside everything else."""
+
+    def __init__(
+        self,
+        around: Surroundings,
+        post: Callable[[Attempt, AttemptEvent], None],
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self._around = around
+        self._post = post
+        self._spawn = spawn
+
+    async def begin_prolog(self, attempt: Attempt) -> None:
+        """It is told by an event how that ended."""
+        attempt.begun = True
+        self._spawn(self._run_prolog(attempt))
+
+    async def _run_prolog(self, attempt: Attempt) -> None:
+        plan = hook_plan(self._around, HookName.PROLOG, attempt.id, spec=await spec_for(self._around, attempt))
+        attempt.hook_failure = await run_hook(self._around, plan)
+        if attempt.hook_failure:
+            self._never_started(attempt, f"the node's prolog failed: {attempt.hook_failure}", node_fault=True)
+        self._post(attempt, AttemptEvent.HOOK_FAILED if attempt.hook_failure else AttemptEvent.HOOK_PASSED)
+
+    @staticmethod
+    def _never_started(attempt: Attempt, reason: str, *, node_fault: bool, number: int = 0) -> None:
+        attempt.end = ExitInfo.not_started(SpawnStage.NONE.name, number, reason=reason)
+        attempt.node_fault = reason if node_fault else None
+
+    async def prepare(self, attempt: Attempt) -> None:
+        """Its script and its scratch folder."""
+        attempt.begun = True
+        try:
+            await self._around.blocking.run(prepare, self._around, attempt.id, await spec_for(self._around, attempt))
+        except OwnershipLost:
+            raise
+        except SpurprocError as error:
+            self._give_up(attempt, error)
+
+    def _give_up(self, attempt: Attempt, error: SpurprocError) -> None:
+        """The kernel's refusals are the node's fault, all others the job's."""
+        node_fault = isinstance(error, SystemCallError) and error.errno not in (errno.EPERM, errno.EACCES)
+        self._never_started(attempt, str(error), node_fault=node_fault, number=getattr(error, "errno", 0) or 0)
+        self._post(attempt, AttemptEvent.NOT_LAUNCHED)
+
+    async def launch(self, attempt: Attempt) -> None:
+        """Begun here and told by an event: the next one, a wish to end it, is taken meanwhile."""
+        if attempt.end is None:
+            self._spawn(self._launch_step(attempt))
+
+    async def _launch_step(self, attempt: Attempt) -> None:
+        try:
+            spec = await spec_for(self._around, attempt)
+            launched = await self._around.blocking.run(launch_step, self._around, attempt, spec)
+        except OwnershipLost:
+            raise
+        except SpurprocError as error:
+            self._around.ownership.require()
+            self._give_up(attempt, error)
+            return
+        attempt.step, attempt.trace, attempt.started_at = launched.step, launched.trace, launched.started_at
+        attempt.spec = None
+        self._around.log.info("launched", attempt=str(attempt.id), cpus=list(attempt.allocation.cpus))
+        self._post(attempt, AttemptEvent.LAUNCHED)
