@@ -9,6 +9,7 @@ from functools import partial
 
 from spurproc.agent.attempts.attempt import Attempt
 from spurproc.agent.attempts.effects import EffectRunner, Failpoint
+from spurproc.agent.attempts.held_back import HeldBack
 from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.attempts.table import LIVE, AttemptEvent
 from spurproc.agent.controller.link import Dispatch
@@ -34,7 +35,8 @@ class Attempts:
         self._known: dict[AttemptId, Attempt] = {}
         self._waiting: dict[AttemptId, Attempt] = {}
         options = {} if failpoint is None else {"failpoint": failpoint}
-        self.runner = EffectRunner(around, self._left, self.freed, **options)
+        self.held_back = HeldBack(around, self._live)
+        self.runner = EffectRunner(around, self._left, self.freed, self.held_back.look_behind, **options)
 
     # What the node shows.
 
@@ -64,10 +66,13 @@ class Attempts:
         known = self._known.get(attempt)
         return known is None or known.cancel is not None or known.state not in LIVE
 
+    def _live(self) -> Iterator[Attempt]:
+        return (attempt for attempt in self._known.values() if attempt.state in LIVE)
+
     @property
     def running(self) -> tuple[AttemptId, ...]:
         """Those of which something runs, or may."""
-        return tuple(attempt.id for attempt in self._known.values() if attempt.state in LIVE)
+        return tuple(attempt.id for attempt in self._live())
 
     @property
     def owes_nothing(self) -> bool:

@@ -34,13 +34,17 @@ def _go_on(_: Effect, __: str) -> None:
 
 
 class EffectRunner:
-    """Moves attempts on. `left` is told of those of which nothing is owed any more, `freed` when resources were given back."""
+    """Moves attempts on. `left` is told of those of which nothing is owed any more, `freed` when resources were given back.
+
+    `look_behind`: see `Watcher`.
+    """
 
     def __init__(
         self,
         around: Surroundings,
         left: Callable[[Attempt], None],
         freed: Callable[[], None],
+        look_behind: Callable[[Attempt], Awaitable[None]],
         *,
         failpoint: Failpoint = _go_on,
     ) -> None:
@@ -48,7 +52,7 @@ class EffectRunner:
         self._failpoint = failpoint
         self._tasks: set[asyncio.Task[None]] = set()
         starting = Starting(around, self.post, self.spawn)
-        watcher = Watcher(around, self.post, self.spawn)
+        watcher = Watcher(around, self.post, self.spawn, look_behind)
         clearing = Clearing(around, self.post, self.spawn, freed)
 
         async def leave(attempt: Attempt) -> None:

@@ -73,6 +73,8 @@ class Surroundings:
     """Set when it was found that the state folder is not ours any more."""
     job_limits: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     """Limits that the agent has changed for itself, as jobs and hooks get them all the same."""
+    inventory_root: str = "/"
+    """Below which the files of this node stand."""
     clock: Callable[[], float] = time.time
     ending: bool = False
     """The agent is on its way out."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
@@ -35,11 +35,13 @@ class Watcher:
         around: Surroundings,
         post: Callable[[Attempt, AttemptEvent], None],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
+        look_behind: Callable[[Attempt], Awaitable[None]],
     ) -> None:
-        """`spawn` goes on with something beside everything else."""
+        """`spawn` goes on with something beside everything else; `look_behind` is awaited before a step is said to be over."""
         self._around = around
         self._post = post
         self._spawn = spawn
+        self._look_behind = look_behind
 
     async def watch(self, attempt: Attempt) -> None:
         """Its end comes as an event. One that was launched by an agent before us is looked at first."""
@@ -56,6 +58,7 @@ class Watcher:
             with suppress(SpurprocError):
                 end = told_end(self._around, attempt, await spec_for(self._around, attempt), end)
         attempt.end = attempt.end or end
+        await self._look_behind(attempt)
         self._post(attempt, AttemptEvent.STEP_OVER)
 
     async def over(self, attempt: Attempt) -> ExitInfo:

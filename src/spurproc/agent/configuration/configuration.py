@@ -26,6 +26,7 @@ class Configuration:
     memory_bytes: int | None
     gpus: tuple[str, ...] | None
     generic: Mapping[str, int]
+    gpus_in_use: str
     prolog_argv: tuple[str, ...]
     prolog_timeout_s: float
     epilog_argv: tuple[str, ...]

@@ -141,6 +141,12 @@ FIELDS = (
         help="Other things that jobs can ask for, by name, and how many there are of each.",
     ),
     Field(
+        name="gpus_in_use",
+        kind=Choice(("hold-back", "give")),
+        default="hold-back",
+        help="A GPU that something still has open when its job has ended: kept from jobs until it is closed, or given at once.",
+    ),
+    Field(
         name="prolog_argv",
         kind=Argv(),
         default="",

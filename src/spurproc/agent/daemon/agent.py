@@ -119,6 +119,7 @@ class Agent:
             drains=await database.read(drains),
             problems=self.problems,
             lost=self._lost,
+            inventory_root=self._parts.inventory_root,
             job_limits={resource.RLIMIT_NOFILE: _raise_descriptors()},
         )
         self.attempts = Attempts(self.around, failpoint=self._parts.failpoint)
@@ -127,6 +128,7 @@ class Agent:
         found = await reconcile(self.around, self.attempts)
         for attempt in await self.controller.take_over(found.seen):
             self.log.warning("the queue is older than the step folders", attempt=str(attempt))
+        await self.attempts.held_back.begin()
         self._prepare_turns(reader)
         await self.inventory.begin()
 
@@ -155,7 +157,9 @@ class Agent:
         self._listen(serving)
         serving.push_async_callback(self._loops.close)
         dispatching = Dispatching(self.around, self.attempts, self.registration)
-        self._loops.begin(self.registration.run, dispatching.run, self.heartbeat.run, self.inventory.run)
+        self._loops.begin(
+            self.registration.run, dispatching.run, self.heartbeat.run, self.inventory.run, self.attempts.held_back.run
+        )
         self._notify("ready", f"{len(self.attempts)} attempts taken up")
         self.log.info("serves", state_dir=self.state_dir.path, attempts=len(self.attempts))
 

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+import msgspec
+
 from spurproc.agent.inventory.reading import Gpu, Inventory
 from spurproc.agent.resources.allocation import Allocation
 from spurproc.agent.resources.fit import choose, shortages_of
@@ -36,6 +38,7 @@ class ResourceTable:
         self._inventory = inventory
         self._claims: dict[AttemptId, Claim] = {}
         self._held = Holdings()
+        self._withheld: set[str] = set()
 
     @property
     def inventory(self) -> Inventory:
@@ -54,8 +57,11 @@ class ResourceTable:
 
     @property
     def free(self) -> Inventory:
-        """What can be given away now: in the inventory, and held by nobody."""
-        return self._held.free_of(self._inventory)
+        """What can be given away now: in the inventory, held by nobody, and not withheld."""
+        free = self._held.free_of(self._inventory)
+        if not self._withheld:
+            return free
+        return msgspec.structs.replace(free, gpus=tuple(gpu for gpu in free.gpus if self._withheld.isdisjoint(gpu.names)))
 
     @property
     def missing(self) -> Inventory:
@@ -134,6 +140,14 @@ class ResourceTable:
     def apply_inventory(self, inventory: Inventory) -> None:
         """What the node has from now on. Claims stay as they are: what of them has vanished is `missing`, and not free."""
         self._inventory = inventory
+
+    def withhold(self, gpu: Gpu) -> None:
+        """Give it to nobody from now on. Who has it keeps it."""
+        self._withheld.update(gpu.names)
+
+    def readmit(self, gpu: Gpu) -> None:
+        """Undo `withhold`."""
+        self._withheld.difference_update(gpu.names)
 
     def _raise_if_claimed(self, key: AttemptId) -> None:
         if key in self._claims:

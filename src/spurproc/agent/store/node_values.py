@@ -13,6 +13,8 @@ class NodeValue(enum.Enum):
 
     ACCEPTED_INVENTORY = "accepted inventory"
     """What was last found twice alike and taken over: what resources are given from."""
+    HELD_BACK = "GPUs held back"
+    """Those that something still uses though their job has ended."""
     LAST_BOOT = "last boot"
     """The boot id in which the agent last served."""
 

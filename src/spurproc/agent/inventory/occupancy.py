@@ -1,0 +1,123 @@
+"""Who has a GPU open that nobody should have any more: whatever a job has left behind, wherever that has gone to."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from spurproc.agent.inventory.cdi_spec import read_cdi_devices
+from spurproc.agent.inventory.node_files import NodeFiles, Unreadable
+from spurproc.agent.inventory.reading import Gpu
+from spurproc.core.process.identity import ProcessIdentity
+from spurproc.errors import SpurprocError
+
+__all__ = ["Use", "device_files", "uses_of"]
+
+_MINOR = re.compile(r"^Device Minor:[ \t]*([0-9]{1,5})[ \t]*$", re.ASCII | re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """A process that has a file of a GPU open."""
+
+    pid: int
+    name: str
+    path: str
+
+    def __str__(self) -> str:
+        return f"process {self.pid} ({self.name}) has {self.path} open"
+
+
+def device_files(root: str, gpu: Gpu) -> tuple[str, ...]:
+    """Its own files in /dev, as the node has them now: a minor number is another GPU's as soon as one comes or goes.
+
+    None where that cannot be told. Source: the driver's README, "Using the /proc File System Interface"; gpu/drm-uapi.rst,
+    "Render nodes".
+    """
+    files = NodeFiles(root)
+    try:
+        return tuple(sorted({*_of_nvidia(files, gpu), *_of_drm(files, gpu), *_of_cdi(files, gpu)}))
+    except Unreadable:
+        return ()
+
+
+def _of_nvidia(files: NodeFiles, gpu: Gpu) -> Iterator[str]:
+    told = files.read_if_there(f"/proc/driver/nvidia/gpus/{gpu.pci_address}/information") if gpu.pci_address else None
+    match = _MINOR.search(told or "")
+    if match is not None:
+        yield f"/dev/nvidia{match[1]}"
+
+
+def _of_drm(files: NodeFiles, gpu: Gpu) -> Iterator[str]:
+    names = files.names(f"/sys/bus/pci/devices/{gpu.pci_address}/drm") if gpu.pci_address else None
+    yield from (f"/dev/dri/{name}" for name in names or () if name.startswith(("card", "renderD")))
+
+
+def _of_cdi(files: NodeFiles, gpu: Gpu) -> Iterator[str]:
+    for device in read_cdi_devices(files, "gpu"):
+        if device.name in gpu.names:
+            yield from device.nodes
+
+
+def uses_of(root: str, paths: Collection[str], *, since_ticks: int, spared: Collection[str]) -> tuple[Use, ...]:
+    """Who has one of these files open, by whatever name, and was started at or after `since_ticks`. Blocks for /proc.
+
+    What has been there for longer is no remnant: a daemon that keeps the GPU awake, a display. `spared`: names of cgroups whose
+    processes have a right of their own to what they do. Processes that we may not look into are not seen.
+    """
+    wanted = {key: path for path in paths if (key := _key(f"{root.rstrip('/')}{path}")) is not None}
+    return tuple(_uses(wanted, since_ticks, spared)) if wanted else ()
+
+
+def _uses(wanted: dict[tuple[int, int], str], since_ticks: int, spared: Collection[str]) -> Iterator[Use]:
+    for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
+        path = _open_in(pid, wanted)
+        if path is None or _is_spared(pid, spared):
+            continue
+        try:
+            if ProcessIdentity.of(pid).start_ticks >= since_ticks:
+                yield Use(pid=pid, name=_name(pid), path=path)
+        except SpurprocError:
+            continue  # it has ended
+
+
+def _open_in(pid: int, wanted: dict[tuple[int, int], str]) -> str | None:
+    try:
+        numbers = os.listdir(f"/proc/{pid}/fd")
+    except OSError:
+        return None
+    keys = (_key(f"/proc/{pid}/fd/{number}") for number in numbers)
+    return next((wanted[key] for key in keys if key is not None and key in wanted), None)
+
+
+def _key(path: str) -> tuple[int, int] | None:
+    """Of a device its number, whatever the name; the first part tells it from a file. O_PATH: nothing is opened or waited for."""
+    try:
+        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        facts = os.fstat(fd)
+    finally:
+        os.close(fd)
+    return (-1, facts.st_rdev) if stat.S_ISCHR(facts.st_mode) else (facts.st_dev, facts.st_ino)
+
+
+def _is_spared(pid: int, spared: Collection[str]) -> bool:
+    try:
+        with open(f"/proc/{pid}/cgroup", "rb") as file:
+            parts = file.read().decode("utf-8", "surrogateescape").replace("\n", "/").split("/")
+    except OSError:
+        return False
+    return not set(parts).isdisjoint(spared)
+
+
+def _name(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/comm", "rb") as file:
+            return ascii(file.read().decode("utf-8", "replace").rstrip("\n"))[1:-1]
+    except OSError:
+        return "?"
