@@ -55,6 +55,7 @@ class FixedDesk:
         self.drained: DrainView | None = None
         self.reserved: dict[AttemptId, ResourceRequest] = {}
         self.asked: list[str] = []
+        self.memory_warning = ""
 
     # What the service sees of it while it chooses work.
 
@@ -163,6 +164,11 @@ class Orders:
         self._desk.uids[work.attempt] = work.spec.uid
         self._desk.move(work.attempt, phase)
         return str(work.attempt)
+
+    async def warn_of_memory(self, why: str) -> str:
+        """From now on."""
+        self._desk.memory_warning = why
+        return why
 
     async def move(self, attempt: str, phase: str) -> str:
         """Let it do something else."""

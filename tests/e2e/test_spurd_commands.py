@@ -73,6 +73,14 @@ def test_a_script_that_is_hardly_meant_is_warned_about(spurd: Spurd, script: Pat
     assert len(spurd.json("submit", script)["warnings"]) == 1
 
 
+def test_who_asks_for_memory_is_told_where_nobody_is_held_to_it(desk: AgentDesk, spurd: Spurd, script: Path) -> None:
+    """And nobody else is."""
+    desk.do("warn_of_memory", "no memory controller")
+    assert spurd.json("submit", script)["warnings"] == []
+    assert spurd.json("submit", "--memory", "1M", script)["warnings"] == ["no memory controller"]
+    assert spurd.here("submit", "--memory", "1M", script).out.splitlines()[1:] == ["warning: no memory controller"]
+
+
 def test_jobs(spurd: Spurd, desk: AgentDesk) -> None:
     assert spurd.here("jobs") == (0, "no jobs that have not ended\n", "")
     assert spurd.here("jobs", "-a") == (0, "no jobs\n", "")

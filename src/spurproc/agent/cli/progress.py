@@ -18,7 +18,7 @@ from spurproc.command_line.output import Stream
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["Progress", "submitted_text"]
+__all__ = ["Progress", "submitted_text", "warning_line"]
 
 
 class Progress:
@@ -29,11 +29,10 @@ class Progress:
         self._as_json = as_json
         self._moving = _MovingLine() if not as_json and sys.stdout is not None and sys.stdout.isatty() else None
 
-    def submitted(self, job_id: int, *, repeated: bool) -> None:
-        """That there is one."""
-        self._stream.put(
-            {"event": "submitted", "job_id": job_id, "repeated": repeated}, Line(submitted_text(job_id, repeated=repeated))
-        )
+    def submitted(self, job_id: int, *, repeated: bool, warnings: tuple[str, ...] = ()) -> None:
+        """That there is one, and what is to be known of it."""
+        fields = {"event": "submitted", "job_id": job_id, "repeated": repeated, "warnings": list(warnings)}
+        self._stream.put(fields, Line(submitted_text(job_id, repeated=repeated)), *map(warning_line, warnings))
 
     def changed(self, standing: Changed) -> None:
         """How it stands now."""
@@ -70,6 +69,11 @@ class Progress:
 def submitted_text(job_id: int, *, repeated: bool) -> str:
     """For people."""
     return f"job {job_id} was submitted before with this key" if repeated else f"submitted job {job_id}"
+
+
+def warning_line(warning: str) -> Line:
+    """For people."""
+    return Line(Toned(f"warning: {warning}", "weak"))
 
 
 def _text(cell: Cell) -> str:

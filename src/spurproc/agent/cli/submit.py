@@ -8,13 +8,13 @@ import click
 
 from spurproc.agent.cli.arguments import DURATION, KILL_PLAN
 from spurproc.agent.cli.exit_code import ExitCode
-from spurproc.agent.cli.progress import Progress, submitted_text
+from spurproc.agent.cli.progress import Progress, submitted_text, warning_line
 from spurproc.agent.cli.reach import Reach, agent_options
 from spurproc.agent.cli.resources import resource_options
 from spurproc.agent.cli.submission import Typed, job_spec, own_or, read_script
 from spurproc.agent.cli.waiting import WAITS, wait_for_end
 from spurproc.agent.service.replies import Submitted
-from spurproc.command_line.answer import Answer, Line, Toned
+from spurproc.command_line.answer import Answer, Line
 from spurproc.command_line.output import json_option
 
 __all__ = ["command"]
@@ -82,7 +82,7 @@ def command(
         raise
     if waits:
         progress = Progress("submit", as_json=as_json)
-        progress.submitted(submitted.job_id, repeated=submitted.repeated)
+        progress.submitted(submitted.job_id, repeated=submitted.repeated, warnings=submitted.warnings)
         return wait_for_end(reach, client, submitted.job_id, progress)
     client.close()
     return _answer(submitted)
@@ -95,6 +95,5 @@ def _typed(what: tuple[str, ...], *, behind_dashes: bool, **options: Any) -> Typ
 
 def _answer(submitted: Submitted) -> Answer:
     fields = {"job_id": submitted.job_id, "repeated": submitted.repeated, "warnings": list(submitted.warnings)}
-    warnings = [Line(Toned(f"warning: {warning}", "weak")) for warning in submitted.warnings]
     text = submitted_text(submitted.job_id, repeated=submitted.repeated)
-    return Answer(exit_code=ExitCode.DONE, fields=fields, blocks=(Line(text), *warnings))
+    return Answer(exit_code=ExitCode.DONE, fields=fields, blocks=(Line(text), *map(warning_line, submitted.warnings)))

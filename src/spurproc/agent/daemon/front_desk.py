@@ -19,6 +19,7 @@ from spurproc.agent.controller.local.controller import LocalController
 from spurproc.agent.controller.registration import Registration
 from spurproc.agent.jobs.environment import resource_variables
 from spurproc.agent.jobs.job_spec import JobSpec
+from spurproc.agent.node.memory_limit import memory_warning
 from spurproc.agent.resources.allocation import Allocation
 from spurproc.agent.resources.refusal import Insufficient, NotHeld
 from spurproc.agent.resources.request import ResourceRequest
@@ -28,6 +29,7 @@ from spurproc.agent.service.replies import NodeStatus
 from spurproc.agent.service.shown import DrainView, HeldView
 from spurproc.agent.store.attempt_row import AttemptState
 from spurproc.agent.store.drains import OPERATOR, Drain, DrainKind
+from spurproc.core.cgroup.root import find_cgroup_root
 from spurproc.core.vantage import read_boot_id
 from spurproc.errors import AlreadyGone, Busy, Unsupported
 from spurproc.proto.attempt_id import AttemptId
@@ -55,6 +57,7 @@ class FrontDesk:
         self.script_limit_bytes = around.configuration.max_job_script_bytes
         self.output_pattern = around.configuration.output_pattern
         self.kill_plan = around.configuration.kill_plan
+        self.memory_warning = memory_warning(find_cgroup_root())
 
     def tell(self, attempt: AttemptId) -> None:
         """It has moved on."""

@@ -78,6 +78,8 @@ class Answers:
             raise InvalidArgument(f"script: it has more than {self._desk.script_limit_bytes} bytes")
         done = await self._controller.submit(request.spec, submitted_by=caller.peer.uid, key=request.key)
         warnings = () if script is None else script_warnings(script)
+        if request.spec.resources.memory_bytes and self._desk.memory_warning:
+            warnings = (*warnings, self._desk.memory_warning)
         return Submitted(job_id=done.job_id, repeated=done.repeated, warnings=warnings)
 
     async def _jobs(self, caller: Caller, request: Jobs) -> Reply:

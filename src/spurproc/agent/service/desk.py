@@ -63,6 +63,8 @@ class Desk(Protocol):
     output_pattern: str
     kill_plan: KillPlan
     """The node's own for jobs that bring none."""
+    memory_warning: str
+    """Why no job is held to the memory that it asks for; empty where each is."""
 
     def attempt(self, attempt: AttemptId) -> AttemptNow | None:
         """What it does now; None where the agent has no such attempt. Does not block."""
