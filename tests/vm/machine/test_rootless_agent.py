@@ -10,12 +10,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from spurproc import Liveness
-from spurproc.proto.runtime_id import BATCH_STEP
+from spurproc import Liveness, ProcessIdentity
 from tests.meta.repository import ROOT
 from tests.pace import at_this_pace
 from tests.spurd_command import PROGRAM
-from tests.steps import Gate, Steps
+from tests.steps import Gate
 from tests.vm import units
 
 _BECOMES_SPURD = "os.execv(sys.argv[1], sys.argv[1:])"
@@ -54,8 +53,8 @@ def test_a_users_unit_may_be_stopped(home: Path) -> None:
         assert json.loads(as_user(PROGRAM, "status", "--json", *options))["problems"] == []
         as_user(PROGRAM, "submit", *options, "--output", home / "out", "--", *gate.script("exit 7"))
         until_launched(state)
-        leader = Steps(state / "steps").descriptor_of(1, 1, BATCH_STEP).leader
-        assert leader is not None
+        descriptor = json.loads((state / "steps/runtime/1.1.batch/descriptor.json").read_text())
+        leader = ProcessIdentity.from_text(descriptor["leader"])
     assert leader.liveness() is Liveness.ALIVE
     as_user(PROGRAM, "status", *options, code=3)
     gate.open()
