@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-import spurproc
 from spurproc import Liveness, RuntimeId
 from spurproc.proto.codec import PROTOCOL_VERSION
 from spurproc.proto.messages import Launch
 from spurproc.proto.step_folder import StateFolder
-from spurproc.version import VERSION
 from tests.host_peer import HostPeer
-from tests.meta.repository import ROOT
+from tests.releases import NEXT, Site
 from tests.steps import WAIT_S, Steps
 
-_NEXT = "99.0.0"
-_CHANGES = (
-    ("version.py", f'VERSION = "{VERSION}"', f'VERSION = "{_NEXT}"'),
-    ("proto/codec.py", f"PROTOCOL_VERSION = {PROTOCOL_VERSION}\n", f"PROTOCOL_VERSION = {PROTOCOL_VERSION + 1}\n"),
-    ("proto/launch_record.py", "    linger_s: float = 1.0\n", '    linger_s: float = 1.0\n    colour: str = "blue"\n'),
-)
 # What a program does that was written against whichever release is installed: launch, or wait for what is there.
 _LAUNCH = """
 import sys
@@ -48,41 +37,13 @@ print(end.code, end.source.value)
 """
 
 
-class Site:
-    """A folder of packages with one release of ours, and its programs."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._program = path.parent / "spurstepd"
-        self._program.write_text(
-            f"#!{sys.executable}\nimport sys\nfrom spurproc.stepd.__main__ import run\nsys.exit(run())\n", encoding="utf-8"
-        )
-        self._program.chmod(0o755)
-
-    def install(self, changes: tuple[tuple[str, str, str], ...] = ()) -> None:
-        """Whatever release was there is deleted first."""
-        shutil.rmtree(self.path, ignore_errors=True)
-        shutil.copytree(Path(spurproc.__file__).parent, self.path / "spurproc", ignore=shutil.ignore_patterns("__pycache__"))
-        for name, old, new in changes:
-            file = self.path / "spurproc" / name
-            text = file.read_text(encoding="utf-8")
-            assert text.count(old) == 1, name
-            file.write_text(text.replace(old, new), encoding="utf-8")
-
-    def run(self, program: str, *arguments: object) -> str:
-        """Run it with what is installed."""
-        environment = os.environ | {"PYTHONPATH": f"{self.path}:{ROOT}", "SPURPROC_STEPD": str(self._program)}
-        command = [sys.executable, "-c", program, *map(str, arguments)]
-        return subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True, text=True, timeout=WAIT_S).stdout
-
-
 @pytest.fixture
 def site(tmp_path: Path, steps: Steps) -> Iterator[Site]:
     """With the release that is tested; whichever is installed at the end ends what was launched."""
     made = Site(tmp_path / "site")
     made.install()
     yield made
-    made.run("import sys, pathlib; from tests.steps import Steps; Steps(pathlib.Path(sys.argv[1])).end_all()", steps.path)
+    made.end_all(steps.path)
     shutil.rmtree(steps.path)
 
 
@@ -101,7 +62,7 @@ def test_the_package_is_replaced_under_live_steps(steps: Steps, site: Site, tmp_
     for number in range(3):
         site.run(_LAUNCH, steps.path, 1, number, go)
     older = steps.descriptor_of(1, 1, 0).host
-    site.install(_CHANGES)
+    site.install(NEXT)
     site.run(_LAUNCH, steps.path, 2, 0, go)
     newer = steps.descriptor_of(2, 1, 0)
     assert newer.v == PROTOCOL_VERSION + 1
@@ -120,7 +81,7 @@ def test_an_older_supervisor_dies_and_its_host_records_for_the_newer_client(step
     go = tmp_path / "go"
     site.run(_LAUNCH, steps.path, 1, 7, go)
     descriptor = steps.descriptor_of(1, 1, 7)
-    site.install(_CHANGES)
+    site.install(NEXT)
     site.run(_LAUNCH, steps.path, 2, 0, go)
     steps.kill(descriptor.supervisor)
     go.touch()
