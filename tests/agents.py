@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 from spurproc import RecordedRun, SpurprocError, Step
@@ -23,7 +23,8 @@ from spurproc.proto.attempt_id import AttemptId
 from spurproc.proto.codec import encode
 from spurproc.proto.runtime_id import BATCH_STEP, RuntimeId
 from tests.agent_values import job_spec
-from tests.spurd_program import CPUS_VARIABLE, CRASH_VARIABLE, DOOR, ODD_VARIABLE, ROOT_VARIABLE
+from tests.releases import Site
+from tests.spurd_program import CPUS_VARIABLE, CRASH_VARIABLE, DOOR, ODD_VARIABLE, REMOTE_VARIABLE, ROOT_VARIABLE
 from tests.steps import KILL_AT_ONCE, WAIT_S, Steps
 
 _ROOT = Path(__file__).parent.parent
@@ -63,21 +64,28 @@ class Agents:
         cpus: int | None = None,
         odd: bool = False,
         root: str | None = None,
+        remote: str | None = None,
     ) -> None:
         """`settings`: by the names of their flags without the dashes. `cpus`: as if the node had so many.
 
         `odd`: its controller does as files beside the folder say, see `spurd_program`. `root`: where the node is read.
+        `remote`: where the controller listens that it takes its work from.
         """
         self.path = path
         self.settings = {"state-dir": str(path), "memory-bytes": str(1 << 30)} | dict(settings or {})
         self._env = {} if cpus is None else {CPUS_VARIABLE: str(cpus)}
         if root is not None:
             self._env[ROOT_VARIABLE] = root
+        if remote is not None:
+            self._env[REMOTE_VARIABLE] = remote
         if odd:
             self._env[ODD_VARIABLE] = str(path.parent)
         self.steps = Steps(path / "steps")
         self.process: subprocess.Popen[bytes] | None = None
         self.log = path.with_name(f"{path.name}.log")
+        self.release: Site | None = None
+        """Of which agents are started from now on; None: of the one that is tested."""
+        self._releases: set[Site] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -88,6 +96,8 @@ class Agents:
         finally:
             if (self.steps.path / "runtime").exists():
                 self.steps.end_all()
+                for release in self._releases:
+                    release.end_all(self.steps.path)
             self._end_hooks()
         if kind is not None and self.log.exists():
             sys.stderr.write(self.log.read_text())
@@ -102,15 +112,26 @@ class Agents:
 
     def start(self, *, crash: str | None = None, **settings: str) -> Self:
         """Start one, and return once it serves."""
-        self.spawn(crash=crash, **settings)
+        self.spawn(settings, crash=crash)
         self.ask("attempts")
         return self
 
-    def spawn(self, *, crash: str | None = None, **settings: str) -> subprocess.Popen[bytes]:
-        """Start one. It says in a pipe that it serves, or ends."""
+    def spawn(
+        self, settings: Mapping[str, str] = MappingProxyType({}), *, crash: str | None = None, until_ready: bool = True
+    ) -> subprocess.Popen[bytes]:
+        """Start one. It says in a pipe that it serves, or ends: that is waited for, unless it is to stand still before."""
+        if self.release is not None:
+            self._releases.add(self.release)
         ready, told = os.pipe()
-        flags = [word for name, value in (self.settings | settings).items() for word in (f"--{name.replace('_', '-')}", value)]
-        env = os.environ | self._env | ({} if crash is None else {CRASH_VARIABLE: crash})
+        flags = [
+            word for name, value in (self.settings | dict(settings)).items() for word in (f"--{name.replace('_', '-')}", value)
+        ]
+        env = (
+            os.environ
+            | self._env
+            | ({} if self.release is None else self.release.environment)
+            | ({} if crash is None else {CRASH_VARIABLE: crash})
+        )
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.spurd_program", "--log-level", "debug", *flags],
@@ -123,7 +144,8 @@ class Agents:
             )
         os.close(told)
         with os.fdopen(ready, "rb") as pipe:
-            pipe.read()
+            if until_ready:
+                pipe.read()
         return self.process
 
     def ask(self, line: str | bytes) -> Any:

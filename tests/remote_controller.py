@@ -24,6 +24,7 @@ from spurproc.agent.controller.link import (
     Unreachable,
 )
 from spurproc.agent.jobs.job_spec import JobSpec
+from spurproc.agent.resources.request import ResourceRequest
 from spurproc.proto.attempt_id import AttemptId
 
 
@@ -54,6 +55,10 @@ class RemoteController:
     """All that arrived, in order."""
     losses: list[Loss | None] = field(default_factory=list)
     """For the next messages, in order."""
+    losing: dict[type, list[Loss]] = field(default_factory=dict)
+    """For the next messages of a kind, in order, whatever comes between them."""
+    answering: asyncio.Event = field(default_factory=asyncio.Event)
+    """While it is not set a registration is known, and not answered."""
     refused: set[AttemptId] = field(default_factory=set)
     node: NodeDescription | None = None
     generation: int = 0
@@ -61,6 +66,9 @@ class RemoteController:
     _reclaims: list[Reclaim] = field(default_factory=list)
     _drained: bool = False
     _news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.answering.set()
 
     # What its own users and operators do.
 
@@ -98,7 +106,9 @@ class RemoteController:
             self.generation += 1
             self.node, self._heard_at, self._drained = node, self.now(), bool(node.drains)
             self._news.set()
-        return Registered(generation=self.generation)
+            answer = Registered(generation=self.generation)
+        await self.answering.wait()
+        return answer
 
     async def deregister(self) -> None:
         """See ControllerLink."""
@@ -144,6 +154,15 @@ class RemoteController:
             self._news.set()
         return None
 
+    def to_ask(self) -> tuple[tuple[AttemptId, ...], ResourceRequest | None]:
+        """What `take_work` depends on: attempts that the node may hold, and what is next in the queue."""
+        mine = tuple(job.attempt for job in self.jobs.values() if job.dispatched and job.report is None)
+        head = self._head()
+        return mine, None if head is None else head.spec.resources
+
+    def _head(self) -> _Job | None:
+        return next((job for job in self.jobs.values() if not job.dispatched and not job.cancelled), None)
+
     def _order(self, free: NodeView) -> Dispatch | Cancel | Nothing:
         mine = [job for job in self.jobs.values() if job.dispatched and job.report is None]
         for job in mine:
@@ -152,10 +171,10 @@ class RemoteController:
         for job in mine:
             if job.cancelled and not free.cancelling(job.attempt):
                 return Cancel(attempt=job.attempt)
-        waiting = [job for job in self.jobs.values() if not job.dispatched and not job.cancelled]
-        if waiting and not self._drained and free.fits(waiting[0].spec.resources):
-            waiting[0].dispatched = True
-            return Dispatch(attempt=waiting[0].attempt, spec=waiting[0].spec)
+        head = self._head()
+        if head is not None and not self._drained and free.fits(head.spec.resources):
+            head.dispatched = True
+            return Dispatch(attempt=head.attempt, spec=head.spec)
         return Nothing()
 
     def _lose_silent_node(self) -> None:
@@ -168,7 +187,8 @@ class RemoteController:
                 self.requeue(job_id)
 
     def _message(self, what: object) -> _Passage:
-        loss = self.losses.pop(0) if self.losses else None
+        losses = self.losing.get(type(what)) or self.losses
+        loss = losses.pop(0) if losses else None
         if loss is Loss.MESSAGE:
             raise Unreachable("cut off")
         self.sent.append(what)

@@ -11,7 +11,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +23,8 @@ from spurproc.agent.attempts import step
 from spurproc.agent.attempts.effects import Failpoint
 from spurproc.agent.attempts.table import Effect
 from spurproc.agent.configuration.loading import load_configuration
-from spurproc.agent.controller.link import Acknowledged, AttemptReport, RefusedForGood, Unreachable
+from spurproc.agent.controller.link import Acknowledged, AttemptReport, ControllerLink, RefusedForGood, Unreachable
+from spurproc.agent.controller.local.controller import LocalController
 from spurproc.agent.controller.local.link import LocalLink
 from spurproc.agent.daemon import inventory_reader
 from spurproc.agent.daemon.agent import Agent, Parts
@@ -36,12 +37,14 @@ from spurproc.core.cgroup.limits import CgroupLimits
 from spurproc.errors import SpurprocError
 from spurproc.proto.attempt_id import AttemptId
 from spurproc.proto.codec import decode
+from tests.remote_wire import RemoteLink
 
 DOOR = "door.sock"
 CRASH_VARIABLE = "SPURD_TEST_CRASH"
 ROOT_VARIABLE = "SPURD_TEST_ROOT"
 CPUS_VARIABLE = "SPURD_TEST_CPUS"
 ODD_VARIABLE = "SPURD_TEST_ODD"
+REMOTE_VARIABLE = "SPURD_TEST_REMOTE"
 
 
 @asynccontextmanager
@@ -188,6 +191,12 @@ def _have_cpus(count: int) -> None:
     inventory_reader.scan = lambda _: Inventory(cpus=tuple(range(count)), memory_bytes=1 << 34)  # type: ignore[assignment,attr-defined]
 
 
+def _link() -> Callable[[LocalController], ControllerLink]:
+    if REMOTE_VARIABLE in os.environ:
+        return lambda _: RemoteLink(os.environ[REMOTE_VARIABLE])
+    return _OddLink if ODD_VARIABLE in os.environ else LocalLink
+
+
 def main() -> int:
     if CPUS_VARIABLE in os.environ:
         _have_cpus(int(os.environ[CPUS_VARIABLE]))
@@ -199,7 +208,7 @@ def main() -> int:
             service=_door,
             failpoint=_crash(),
             inventory_root=os.environ.get(ROOT_VARIABLE, "/"),
-            link=_OddLink if ODD_VARIABLE in os.environ else LocalLink,
+            link=_link(),
         ),
     )
 

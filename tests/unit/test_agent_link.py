@@ -27,6 +27,7 @@ from spurproc.agent.jobs.job_spec import JobSpec
 from spurproc.proto.attempt_id import AttemptId
 from tests.agent_values import View, node, report_of, wanting
 from tests.remote_controller import RemoteController
+from tests.remote_wire import RemoteLink, listening
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +54,7 @@ def local_side(controller: LocalController) -> Controller:
     return Controller(link=link, submit=submit, cancel=controller.cancel, requeue=controller.requeue, code=code)
 
 
-def remote_side(controller: RemoteController) -> Controller:
+def remote_side(controller: RemoteController, link: ControllerLink | None = None) -> Controller:
     async def submit(spec: JobSpec) -> int:
         return controller.submit(spec)
 
@@ -67,13 +68,13 @@ def remote_side(controller: RemoteController) -> Controller:
         report = controller.jobs[job_id].report
         return None if report is None else report.end.code
 
-    return Controller(link=controller, submit=submit, cancel=cancel, requeue=requeue, code=code)
+    return Controller(link=link or controller, submit=submit, cancel=cancel, requeue=requeue, code=code)
 
 
 Open = Callable[[], AbstractAsyncContextManager[Controller]]
 
 
-@pytest.fixture(params=["local", "remote"])
+@pytest.fixture(params=["local", "remote", "wire"])
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
     @asynccontextmanager
     async def local() -> AsyncIterator[Controller]:
@@ -85,7 +86,13 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
     async def remote() -> AsyncIterator[Controller]:
         yield remote_side(RemoteController())
 
-    return local if request.param == "local" else remote
+    @asynccontextmanager
+    async def wire() -> AsyncIterator[Controller]:
+        controller, path = RemoteController(), str(tmp_path / "s")
+        async with listening(controller, path):
+            yield remote_side(controller, RemoteLink(path))
+
+    return {"local": local, "remote": remote, "wire": wire}[request.param]
 
 
 async def taken(link: ControllerLink, view: View) -> AttemptId:
