@@ -58,6 +58,29 @@ def test_a_launch_under_way_counts_as_running(tmp_path: Path) -> None:
         assert (tmp_path / "ran").read_text() == "\n"
 
 
+def _killed_with_a_job(agent: Agents, gate: Gate) -> ProcessIdentity:
+    """The agent is; its job lives: the leader of that."""
+    job = agent.submit(f"read x <{gate.path}; exit 4")
+    agent.until("1.1", "running")
+    leader = ProcessIdentity.of(agent.leader(job))
+    agent.kill()
+    return leader
+
+
+def test_what_is_just_being_taken_up_counts_as_running(tmp_path: Path) -> None:
+    """Told to end before it serves, it leaves the node in the books and the job alone."""
+    gate = Gate(tmp_path / "gate")
+    with Agents(tmp_path / "state").start() as agent:
+        leader = _killed_with_a_job(agent, gate)
+        agent.spawn(crash="WATCH before 1 SIGTERM")
+        assert agent.wait() == 0
+        assert "deregistered=false" in agent.facts("ends")[0].lower()
+        assert leader.liveness() is Liveness.ALIVE
+        agent.start()
+        gate.open()
+        assert agent.ended(1) == "exited 4"
+
+
 def test_a_second_agent_refuses(tmp_path: Path) -> None:
     """And says who owns the folder; the first goes on."""
     with Agents(tmp_path / "state").start() as agent:
@@ -87,6 +110,22 @@ def test_a_removed_folder_is_not_made_again_and_its_steps_end(tmp_path: Path) ->
         agent.thaw()
         agent.await_fact("what it had launched is ended")
         assert leader.liveness() is Liveness.GONE
+        assert agent.stop() == 125
+        assert not agent.path.exists()
+
+
+def test_a_folder_that_is_removed_while_an_agent_starts_is_lost(tmp_path: Path) -> None:
+    """It never served, and never does: 125 when it is told to end. The supervisor of what ran has ended that."""
+    gate = Gate(tmp_path / "gate")
+    with Agents(tmp_path / "state").start() as agent:
+        leader = _killed_with_a_job(agent, gate)
+        agent.spawn(crash="WATCH before 1 SIGSTOP", until_ready=False)
+        agent.await_stopped()
+        with leader.open() as held:
+            shutil.rmtree(agent.path)
+            agent.thaw()
+            agent.await_fact("serves nothing any more")
+            held.wait(60, reap_grace_s=0)
         assert agent.stop() == 125
         assert not agent.path.exists()
 

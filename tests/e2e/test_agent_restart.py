@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from spurproc import Liveness
+from spurproc.agent.resources.request import ResourceRequest
+from spurproc.proto.codec import PROTOCOL_VERSION
 from tests.agents import NOTHING_LEFT, Agents, step_of
+from tests.node_tree import NodeTree
+from tests.releases import NEXT_AGENT, Site
 from tests.steps import Gate
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.needs_cgroup_v2]
-
-
-def _copy_databases(source: Path, target: Path) -> None:
-    """As a backup has them, and as one is restored."""
-    target.mkdir(exist_ok=True)
-    for name in ("agent.db", "controller.db"):
-        for suffix in ("-wal", "-shm"):
-            (target / f"{name}{suffix}").unlink(missing_ok=True)
-        with sqlite3.connect(source / name) as one, sqlite3.connect(target / name) as other:
-            one.backup(other)
-        one.close()
-        other.close()
-        (target / name).chmod(0o600)
 
 
 def _held_jobs(agent: Agents, tmp_path: Path, count: int) -> tuple[Gate, list[int]]:
@@ -40,114 +34,125 @@ def _held_jobs(agent: Agents, tmp_path: Path, count: int) -> tuple[Gate, list[in
 
 @pytest.mark.parametrize("count", [1, 20, 200])
 def test_all_are_found_again_as_they_were(tmp_path: Path, count: int) -> None:
-    """SIGKILL, SIGTERM, SIGKILL: the same processes, the same CPUs, one line of output each, and their true ends."""
+    """SIGKILL, SIGTERM, a newer release: the same processes, the same CPUs, one line of output each, and their true ends."""
+    newer = Site(tmp_path / "site")
+    newer.install(NEXT_AGENT)
     with Agents(tmp_path / "state", cpus=count).start() as agent:
         gate, jobs = _held_jobs(agent, tmp_path, count)
         leaders = {job: agent.leader(job) for job in jobs}
         claims = agent.ask("claims")
-        for end in (agent.kill, agent.stop, agent.kill):
+        for end, release in ((agent.kill, None), (agent.stop, None), (agent.kill, newer)):
             end()
+            agent.release = release
             agent.start()
             assert {job: agent.leader(job) for job in jobs} == leaders
             assert agent.ask("claims") == claims
-        for _ in jobs:
-            gate.open()
-        assert {job: agent.ended(job) for job in jobs} == {job: f"exited {job}" for job in jobs}
+        with gate.opened(count):
+            assert {job: agent.ended(job) for job in jobs} == {job: f"exited {job}" for job in jobs}
         for job in jobs:
             agent.until(f"{job}.1", "none")
             assert (tmp_path / f"out-{job}").read_text() == "once\n"
         assert agent.folders() == NOTHING_LEFT
 
 
-def test_an_older_database_runs_nothing_twice(tmp_path: Path) -> None:
-    """Both are of a time before the job was submitted: its step is found, keeps its CPUs, and no job gets its id again."""
-    gate = Gate(tmp_path / "gate")
+def test_an_older_release_leaves_what_a_newer_one_has_written(tmp_path: Path) -> None:
+    """It refuses to serve, and says why; the newer one goes on where it was, and launches beside what the older has launched."""
+    gate, newer = Gate(tmp_path / "gate"), Site(tmp_path / "site")
+    newer.install(NEXT_AGENT)
     with Agents(tmp_path / "state").start() as agent:
+        job = agent.submit(f"read x <{gate.path}; exit 3")
+        agent.until("1.1", "running")
         agent.stop()
-        _copy_databases(agent.path, tmp_path / "backup")
+        agent.release = newer
         agent.start()
-        agent.submit(f"echo >>{tmp_path}/ran; read x <{gate.path}; exit 6")
-        agent.until("1.1", "running")
-        leader = agent.leader(1)
-        agent.kill()
-        _copy_databases(tmp_path / "backup", agent.path)
-        agent.start()
-        assert agent.leader(1) == leader
-        assert agent.ask("claims") == {"1.1": [0]}
-        other = agent.submit("exit 5")
-        assert other == 2
-        assert agent.ended(other) == "exited 5"
-        gate.open()
-        agent.until("1.1", "reporting")
-        assert "cannot find job 1" in agent.await_fact("its report was refused")
-        assert (tmp_path / "ran").read_text() == "\n"
-
-
-def test_a_database_of_before_the_dispatch_runs_it_no_second_time(tmp_path: Path) -> None:
-    """The job is queued in it: what ran counts, and its end is the job's."""
-    gate = Gate(tmp_path / "gate")
-    with Agents(tmp_path / "state").start() as agent:
-        agent.ask("drain")
-        job = agent.submit(f"echo >>{tmp_path}/ran; read x <{gate.path}; exit 6")
-        _copy_databases(agent.path, tmp_path / "backup")
-        agent.ask("undrain")
-        agent.until("1.1", "running")
-        agent.kill()
-        _copy_databases(tmp_path / "backup", agent.path)
+        assert agent.ended(agent.submit("exit 5")) == "exited 5"
+        agent.until("2.1", "none")
+        agent.stop()
+        agent.release = None
+        assert agent.spawn().wait() == 1
+        assert "its version is 2, which is newer" in agent.log.read_text().splitlines()[-1]
+        agent.release = newer
         agent.start()
         gate.open()
-        agent.ask("undrain")
-        assert agent.ended(job) == "exited 6"
-        agent.until("1.1", "none")
-        assert (tmp_path / "ran").read_text() == "\n"
+        assert agent.ended(job) == "exited 3"
 
 
-def test_one_bad_folder_stops_nothing(tmp_path: Path) -> None:
-    """It is held and named, and keeps its CPU; the others end as they would have, and strangers are left alone."""
-    with Agents(tmp_path / "state").start() as agent:
-        gate, jobs = _held_jobs(agent, tmp_path, 2)
+def _spoil(runtime: Path) -> dict[str, Path]:
+    """Beside the folders of jobs 1 to 100: one that is foreign, one of a later release, one twice. That of job 1 is damaged."""
+    (runtime / str(step_of(1)) / "launch.json").write_bytes(b"{")
+    beside = {"foreign": runtime / "lost+found", "newer": runtime / str(step_of(201)), "twice": runtime / str(step_of(203))}
+    beside["foreign"].mkdir()
+    for name, source in (("newer", 2), ("twice", 3)):
+        shutil.copytree(runtime / str(step_of(source)), beside[name], ignore=shutil.ignore_patterns("control.sock"))
+    descriptor = beside["newer"] / "descriptor.json"
+    descriptor.write_bytes(descriptor.read_bytes().replace(b'"v":%d' % PROTOCOL_VERSION, b'"v":%d' % (PROTOCOL_VERSION + 1), 1))
+    return beside
+
+
+def test_of_a_hundred_folders_the_bad_one_stops_nothing(tmp_path: Path) -> None:
+    """It is held and named, and keeps its CPU; 99 are taken up. Of what else stands there each is named and left as it is."""
+    with Agents(tmp_path / "state", cpus=100).start() as agent:
+        gate, jobs = _held_jobs(agent, tmp_path, 100)
+        leaders, claims = {job: agent.leader(job) for job in jobs}, agent.ask("claims")
         agent.kill()
         runtime = agent.path / "steps" / "runtime"
-        shutil.copy(runtime / str(step_of(1)) / "launch.json", tmp_path / "launch.json")
-        (runtime / str(step_of(1)) / "launch.json").write_bytes(b"{")
-        (runtime / "lost+found").mkdir()
+        good = (runtime / str(step_of(1)) / "launch.json").read_bytes()
+        beside = _spoil(runtime)
         agent.start()
         attempts = agent.ask("attempts")
-        assert attempts["1.1"]["state"] == "held"
-        assert "launch.json" in attempts["1.1"]["held"]
-        assert sorted(agent.ask("claims")) == ["1.1", "2.1"]
-        gate.open()
-        gate.open()
-        assert agent.ended(2) == "exited 2"
-        agent.until("2.1", "none")
-        agent.kill()
-        shutil.copy(tmp_path / "launch.json", runtime / str(step_of(1)) / "launch.json")
-        (runtime / str(step_of(1)) / "launch.json").chmod(0o600)
-        agent.start()
-        assert agent.ended(1) == "exited 1"
-        assert jobs == [1, 2]
-        (runtime / "lost+found").rmdir()
+        held = {name: attempt["held"] for name, attempt in attempts.items() if attempt["state"] == "held"}
+        assert [one["state"] for one in attempts.values()].count("running") == 99
+        assert list(held) == ["1.1", "201.1", "203.1"]
+        assert "launch.json" in held["1.1"]
+        assert f"its version is {PROTOCOL_VERSION + 1}, which is newer" in held["201.1"]
+        assert "3.1.batch" in held["203.1"]
+        assert [name for name in ("201.1", "203.1") if not any(name in drain for drain in agent.ask("drains"))] == []
+        assert "lost+found" in agent.facts("left alone")[-1]
+        assert {job: agent.leader(job) for job in jobs[1:]} == {job: leaders[job] for job in jobs[1:]}
+        assert agent.ask("claims") == claims
+        with gate.opened(100):
+            assert {job: agent.ended(job) for job in jobs[1:]} == {job: f"exited {job}" for job in jobs[1:]}
+            agent.kill()
+            for folder in beside.values():
+                shutil.rmtree(folder)
+            (runtime / str(step_of(1)) / "launch.json").write_bytes(good)
+            agent.start()
+            assert agent.ended(1) == "exited 1"
+            assert agent.ask("drains") == []
 
 
-def test_of_two_that_claim_one_cpu_the_later_is_fenced(tmp_path: Path) -> None:
-    """It ends, by its kill plan, and is reported with the reason; the earlier runs on."""
-    gate = Gate(tmp_path / "gate")
-    with Agents(tmp_path / "state").start() as agent:
-        for _ in range(2):
-            agent.submit(f"read x <{gate.path}; exit 6")
+def _claim_the_gpu_of_the_first(database: Path) -> None:
+    """Of two attempts, in the store."""
+    with closing(sqlite3.connect(database)) as connection, connection:
+        first, second = (
+            json.loads(one) for (one,) in connection.execute("SELECT allocation FROM attempts ORDER BY job_id").fetchall()
+        )
+        claim = json.dumps(second | {"gpus": first["gpus"]}).encode()
+        connection.execute("UPDATE attempts SET allocation = ? WHERE job_id = 2", (claim,))
+
+
+def test_of_two_that_claim_one_gpu_the_later_is_fenced(tmp_path: Path) -> None:
+    """All of its tree ends, by its kill plan, and it is reported with the reason; the earlier runs on."""
+    tree, gate = NodeTree("nvidia", tmp_path), Gate(tmp_path / "gate")
+    tree.write("/sys/fs/cgroup/system.slice/cpuset.cpus.effective", "0-1\n")
+    with Agents(tmp_path / "state", root=tree.root).start() as agent:
         for name in ("1.1", "2.1"):
+            agent.submit(f"sleep 1000 & read x <{gate.path}; exit 6", resources=ResourceRequest(gpus=1))
             agent.until(name, "running")
         agent.stop()
-        database = sqlite3.connect(agent.path / "agent.db")
-        database.execute("UPDATE attempts SET allocation = (SELECT allocation FROM attempts WHERE job_id = 1)")
-        database.commit()
-        database.close()
+        _claim_the_gpu_of_the_first(agent.path / "agent.db")
+        fenced = agent.steps.descriptor_of(2, 1, step_of(2).step_id)
+        assert fenced.leader is not None
+        assert fenced.cgroup is not None
         agent.start()
         told = agent.ask("ended 2")
         assert told["end"] == "killed by SIGTERM"
         assert told["cancelled"]
-        assert "CPU 0: 1.1 holds it" in told["fault"]
+        assert "GPU 0000:41:00.0: 1.1 holds it" in told["fault"]
+        assert fenced.leader.liveness() is Liveness.GONE
+        assert fenced.cgroup.observe().liveness is Liveness.GONE
         agent.until("2.1", "none")
+        assert not (agent.path / "steps" / "runtime" / str(step_of(2))).exists()
         assert agent.ask("claims") == {"1.1": [0]}
         gate.open()
         assert agent.ended(1) == "exited 6"
@@ -161,8 +166,11 @@ def test_a_lower_attempt_beside_a_higher_is_fenced_and_removed(tmp_path: Path) -
         agent.until("1.1", "running")
         agent.stop()
         agent.steps.launch(["sh", "-c", f"read x <{gate.path}; exit 7"], runtime_id=step_of(1, 2), affinity=[1])
+        lower = agent.steps.descriptor_of(1, 1, step_of(1).step_id).cgroup
+        assert lower is not None
         agent.start()
         agent.until("1.1", "none")
+        assert lower.observe().liveness is Liveness.GONE
         assert list(agent.ask("claims")) == ["1.2"]
         assert not (agent.path / "steps" / "runtime" / str(step_of(1, 1))).exists()
         gate.open()

@@ -23,7 +23,8 @@ class Attempt:
     """Mutable, and changed on the event loop alone. `row`-like fields are as durable as the last `record` effect says."""
 
     id: AttemptId
-    allocation: Allocation
+    allocation: Allocation | None
+    """None where nobody can tell what it was given: then it is never launched."""
     accepted_at: float
     uid: int
     state: AttemptState = AttemptState.ACCEPTED

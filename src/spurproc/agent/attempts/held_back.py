@@ -56,7 +56,7 @@ class HeldBack:
 
         What is found is held back, durably, before they are given back.
         """
-        gpus = attempt.allocation.gpus
+        gpus = () if attempt.allocation is None else attempt.allocation.gpus
         if not gpus or self._around.configuration.gpus_in_use == "give":
             return
         since_ticks = 0 if attempt.trace.leader is None else attempt.trace.leader.start_ticks

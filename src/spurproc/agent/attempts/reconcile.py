@@ -19,7 +19,6 @@ from spurproc.agent.attempts.recovered import allocation_of, spec_for
 from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.attempts.table import LIVE
 from spurproc.agent.jobs.job_spec import JobSpec
-from spurproc.agent.resources.allocation import Allocation
 from spurproc.agent.resources.refusal import Conflict
 from spurproc.agent.store.attempt_row import AttemptRow, AttemptState, CancelIntent, DamagedRow, Obligation
 from spurproc.agent.store.attempts import accept, load_all, spec_of
@@ -141,10 +140,12 @@ def _by_agent(around: Surroundings, why: str) -> CancelIntent:
 def _of_damaged(around: Surroundings, row: DamagedRow, found: Found) -> Attempt:
     """Its step, if it has one, is watched; what it holds is what its step was given."""
     step = found.steps.get(row.attempt)
-    launch = None if step is None else _launch_record(around, row.attempt)
+    allocation = None if step is None else allocation_of(_launch_record(around, row.attempt), around.resources.inventory)
+    if allocation is None:
+        _drain_for(around, row.attempt, row.why)
     return Attempt(
         id=row.attempt,
-        allocation=Allocation(cpus=()) if launch is None else allocation_of(launch, around.resources.inventory),
+        allocation=allocation,
         accepted_at=0.0,
         uid=os.geteuid(),
         state=AttemptState.HELD,
@@ -158,6 +159,8 @@ async def _of_step(around: Surroundings, attempt: AttemptId, step: Step) -> Atte
     """The store is older than the step: it gets a row again, before anything else becomes of it."""
     launch = await around.blocking.run(_launch_record, around, attempt)
     allocation = allocation_of(launch, around.resources.inventory)
+    if allocation is None:
+        return _of_bad(around, attempt, "its step was given no CPUs, so no agent has launched it")
     at = around.clock()
     spec = spec_for(attempt, launch)
     await around.database.write(lambda connection: accept(connection, attempt, spec, allocation, at=at))
@@ -180,27 +183,31 @@ def _launch_record(around: Surroundings, attempt: AttemptId) -> LaunchRecord:
 
 
 def _of_bad(around: Surroundings, attempt: AttemptId, why: str) -> Attempt:
-    """Neither a row nor a step that can be read. What it holds nobody knows, so nothing more is given away."""
-    drain = Drain(
-        kind=DrainKind.SYSTEM, cause=f"step folder {attempt}", why=f"nobody knows what attempt {attempt} holds: {why}", since=0.0
-    )
-    around.drains = (*around.drains, drain)
+    """Neither a row nor a step that can be read."""
+    _drain_for(around, attempt, why)
     return Attempt(
         id=attempt,
-        allocation=Allocation(cpus=()),
+        allocation=None,
         accepted_at=0.0,
         uid=os.geteuid(),
         state=AttemptState.HELD,
-        holds=False,
         begun=True,
         held_because=why,
     )
 
 
+def _drain_for(around: Surroundings, attempt: AttemptId, why: str) -> None:
+    """What it holds nobody knows, so nothing more is given away; found anew at each start, as long as it is so."""
+    words = f"nobody knows what attempt {attempt} holds: {why}"
+    around.drains = (*around.drains, Drain(kind=DrainKind.SYSTEM, cause=f"attempt {attempt}", why=words, since=around.clock()))
+
+
 def _restore(around: Surroundings, taken: Iterable[Attempt]) -> None:
     """Each exactly what it was given, all of it or nothing; the earlier claim stands."""
     for attempt in sorted(taken, key=lambda one: (one.accepted_at, one.id)):
-        if not attempt.holds:
+        if attempt.allocation is None:
+            attempt.holds = False
+        if attempt.allocation is None or not attempt.holds:
             continue
         try:
             around.resources.restore(attempt.id, attempt.allocation)

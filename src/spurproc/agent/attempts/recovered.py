@@ -14,14 +14,17 @@ from spurproc.proto.raw_text import RawText, raw_bytes
 __all__ = ["allocation_of", "spec_for"]
 
 
-def allocation_of(launch: LaunchRecord, inventory: Inventory) -> Allocation:
-    """What it was given, as it was told to the job: CPUs, memory, GPUs. Of generic resources it is not told, so none."""
-    if launch.program is None:
-        return Allocation(cpus=())
+def allocation_of(launch: LaunchRecord, inventory: Inventory) -> Allocation | None:
+    """What it was given, as it was told to the job: CPUs, memory, GPUs. Of generic resources it is not told, so none.
+
+    None of a step that no agent has launched: it was given no CPUs.
+    """
+    if launch.program is None or not launch.program.affinity:
+        return None
     told = _environment(launch.program)
     memory_bytes = _number(told.get(b"SPURD_MEMORY_BYTES")) or launch.cgroup_limits.memory_max_bytes or 0
     return Allocation(
-        cpus=tuple(sorted(launch.program.affinity or ())),
+        cpus=tuple(sorted(launch.program.affinity)),
         memory_bytes=memory_bytes,
         gpus=_gpus(told.get(b"SPURD_GPUS", b""), inventory),
     )

@@ -81,5 +81,5 @@ class Starting:
             return
         attempt.step, attempt.trace, attempt.started_at = launched.step, launched.trace, launched.started_at
         attempt.spec = None
-        self._around.log.info("launched", attempt=str(attempt.id), cpus=list(attempt.allocation.cpus))
+        self._around.log.info("launched", attempt=str(attempt.id), cpus=attempt.allocation and list(attempt.allocation.cpus))
         self._post(attempt, AttemptEvent.LAUNCHED)

@@ -23,7 +23,7 @@ from spurproc.client.spec import StepSpec
 from spurproc.client.step import Step
 from spurproc.core.durable.journal import JOURNAL_NAME, read_journal
 from spurproc.core.exit_info import ExitInfo, ExitKind
-from spurproc.errors import AlreadyGone, SpurprocError
+from spurproc.errors import AlreadyGone, InvalidArgument, SpurprocError
 from spurproc.proto.attempt_id import AttemptId
 from spurproc.proto.codec import decode
 from spurproc.proto.descriptor import DESCRIPTOR_LIMIT_BYTES, DESCRIPTOR_NAME
@@ -84,7 +84,7 @@ class Launched:
 
 def launch_step(around: Surroundings, attempt: Attempt, spec: JobSpec) -> Launched:
     """Launch it, once: where its folder stands, it was launched. Blocks. Raises what kept it from being launched."""
-    step = step_spec(around, attempt.id, attempt.allocation, spec)
+    step = step_spec(around, attempt.id, _given(attempt), spec)
     around.ownership.require()
     try:
         launched = launch(
@@ -97,6 +97,12 @@ def launch_step(around: Surroundings, attempt: Attempt, spec: JobSpec) -> Launch
         launched = found
     traces = traces_of(around, attempt.id)
     return Launched(step=launched, trace=traces.trace, started_at=traces.started_at)
+
+
+def _given(attempt: Attempt) -> Allocation:
+    if attempt.allocation is None:
+        raise InvalidArgument(f"cannot say what attempt {attempt.id} was given")
+    return attempt.allocation
 
 
 def find_step(around: Surroundings, attempt: AttemptId) -> Step | None:
@@ -147,9 +153,7 @@ def told_end(around: Surroundings, attempt: Attempt, spec: JobSpec, end: ExitInf
     if end.kind is not ExitKind.NOT_STARTED:
         return end
     with suppress(SpurprocError):
-        return replace(
-            end, reason=start_failure(spec, step_spec(around, attempt.id, attempt.allocation, spec), end) or end.reason
-        )
+        return replace(end, reason=start_failure(spec, step_spec(around, attempt.id, _given(attempt), spec), end) or end.reason)
     return end
 
 

@@ -87,7 +87,7 @@ class Agent:
             try:
                 await self._take_up(held)
                 await self._begin(serving)
-            except SpurprocError:
+            except (SpurprocError, OSError):  # of whatever kind, in a folder that is gone
                 if self.ownership.check() is OwnershipState.HELD:
                     raise
                 self._lost.set()
