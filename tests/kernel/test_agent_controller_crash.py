@@ -18,7 +18,7 @@ from spurproc.agent.controller.local.controller import LocalController
 from spurproc.agent.controller.local.ending import CancelAnswer
 from spurproc.agent.controller.local.link import LocalLink
 from spurproc.agent.controller.local.records import JobState
-from spurproc.agent.store.transaction import CommitPoint
+from spurproc.agent.store.transaction import CommitPoint, Failpoint
 from spurproc.proto.attempt_id import AttemptId
 from tests.agent_values import View, node, report_of, wanting
 from tests.pidfds import open_pidfd
@@ -52,9 +52,9 @@ class Scene:
     link: LocalLink
 
     @classmethod
-    async def open(cls, path: str | Path, **more: Callable[[CommitPoint], None]) -> Scene:
+    async def open(cls, path: str | Path, failpoint: Failpoint | None = None) -> Scene:
         """Registered."""
-        controller = await LocalController.open(path, clock=lambda: 1.0, **more)
+        controller = await LocalController.open(path, clock=lambda: 1.0, failpoint=failpoint)
         link = LocalLink(controller)
         await link.register(node())
         return cls(controller, link)

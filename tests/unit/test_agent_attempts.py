@@ -21,6 +21,7 @@ def _around() -> Surroundings:
         state_dir=_NONE,
         ownership=_NONE,
         database=_NONE,
+        mark=_NONE,
         resources=ResourceTable(Inventory(cpus=(0, 1), memory_bytes=1)),
         link=_NONE,
         blocking=_NONE,

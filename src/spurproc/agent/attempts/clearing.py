@@ -8,6 +8,7 @@ from typing import Any
 
 from spurproc.agent.attempts.attempt import Attempt
 from spurproc.agent.attempts.hooks import HookName, hook_begun, hook_plan, remove_hooks, run_hook
+from spurproc.agent.attempts.outdated import note_report
 from spurproc.agent.attempts.reporting import offer
 from spurproc.agent.attempts.step import find_step, remove_folders, remove_step, spec_for
 from spurproc.agent.attempts.surroundings import Surroundings
@@ -58,7 +59,8 @@ class Clearing:
         self._spawn(offer(self._around, attempt, self._post))
 
     async def remove_step(self, attempt: Attempt) -> None:
-        """Acknowledge it and remove its folder."""
+        """Acknowledge it and remove its folder; nothing else tells of it from then on."""
+        note_report(self._around)
         step = attempt.step or await self._around.blocking.run(find_step, self._around, attempt.id)
         if step is not None:
             await self._around.blocking.run(remove_step, step)

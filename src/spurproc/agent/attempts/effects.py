@@ -175,6 +175,8 @@ class EffectRunner:
                 case Effect.RECORD_REFUSED:
                     attempt.refusals += 1
                     log.error("its report was refused", why=attempt.refused_because)
+                case Effect.RECORD_REPORTED:
+                    self._around.reports += 1
                 case Effect.RECORD_FORGOTTEN:
                     log.debug("forgotten")
                 case _:

@@ -15,6 +15,7 @@ from functools import partial
 from spurproc.agent.attempts.attempt import Attempt
 from spurproc.agent.attempts.dispatch import Attempts
 from spurproc.agent.attempts.hooks import HookName, hook_begun
+from spurproc.agent.attempts.outdated import settle_outdated
 from spurproc.agent.attempts.recovered import allocation_of, spec_for
 from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.attempts.table import LIVE
@@ -80,6 +81,7 @@ def look(state_dir: str) -> Found:
 async def reconcile(around: Surroundings, attempts: Attempts) -> Found:
     """Take up all that there is. Nothing is launched and nobody is told of anything before it returns."""
     found = await around.blocking.run(look, around.state_dir.steps.path)
+    await settle_outdated(around, found.seen)
     rows, damaged = await around.database.read(load_all)
     taken = [await _of_row(around, row, found) for row in rows]
     taken += [_of_damaged(around, row, found) for row in damaged]

@@ -10,6 +10,7 @@ from spurproc.agent.attempts.table import Effect
 from spurproc.agent.store.attempt_row import AttemptState, Obligation
 from spurproc.agent.store.attempts import discharge, forget, hold, intend_cancel, note_refusal, record_end, set_state
 from spurproc.agent.store.drains import Drain, DrainKind, add_drain
+from spurproc.agent.store.node_values import count_report
 from spurproc.core.exit_info import ExitInfo
 
 __all__ = ["HOOK_DRAINS", "PATIENT", "RECORDS", "Body", "drain_of", "record"]
@@ -71,6 +72,16 @@ def _discharge(obligation: Obligation, outcome: Callable[[Attempt], str]) -> Cal
     return made
 
 
+def _reported(attempt: Attempt, at: float) -> Body:
+    outcome = attempt.refused_because or "acknowledged"
+
+    def body(connection: sqlite3.Connection) -> None:
+        discharge(connection, attempt.id, Obligation.REPORT, outcome)
+        count_report(connection, at=at)
+
+    return body
+
+
 def _refused(attempt: Attempt, _: float) -> Body:
     why = attempt.refused_because or "no reason was given"
     return lambda connection: note_refusal(connection, attempt.id, why)
@@ -101,7 +112,7 @@ RECORDS: dict[Effect, Callable[[Attempt, float], Body]] = {
     Effect.RECORD_EPILOG: _discharge(Obligation.EPILOG, lambda attempt: attempt.hook_failure or "done"),
     Effect.RECORD_EPILOG_FAILED: _drain("epilog"),
     Effect.RECORD_RELEASED: _discharge(Obligation.RELEASE, lambda _: "released"),
-    Effect.RECORD_REPORTED: _discharge(Obligation.REPORT, lambda attempt: attempt.refused_because or "acknowledged"),
+    Effect.RECORD_REPORTED: _reported,
     Effect.RECORD_REFUSED: _refused,
     Effect.RECORD_HELD: _held,
     Effect.RECORD_FORGOTTEN: _forgotten,

@@ -18,6 +18,7 @@ from spurproc.agent.node.state_dir import StateDir
 from spurproc.agent.resources.table import ResourceTable
 from spurproc.agent.store.database import Database
 from spurproc.agent.store.drains import Drain
+from spurproc.agent.store.mark import MarkFile
 from spurproc.core.recorded.run import RecordedRun
 from spurproc.proto.attempt_id import AttemptId
 
@@ -50,6 +51,8 @@ class Surroundings:
     state_dir: StateDir
     ownership: Ownership
     database: Database
+    mark: MarkFile
+    """Beside the database."""
     resources: ResourceTable
     link: ControllerLink
     blocking: Blocking
@@ -76,6 +79,8 @@ class Surroundings:
     inventory_root: str = "/"
     """Below which the files of this node stand."""
     clock: Callable[[], float] = time.time
+    reports: int = 0
+    """Of how many attempts the store says that their report was taken."""
     ending: bool = False
     """The agent is on its way out."""
 

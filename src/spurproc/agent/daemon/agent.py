@@ -33,14 +33,23 @@ from spurproc.agent.node.exit_codes import ExitCode
 from spurproc.agent.node.notify import ServiceManager
 from spurproc.agent.node.ownership import Ownership, OwnershipState
 from spurproc.agent.node.readiness import Readiness
-from spurproc.agent.node.state_dir import AGENT_DATABASE_NAME, CONTROLLER_DATABASE_NAME, SOCKET_NAME, StateDir
+from spurproc.agent.node.state_dir import (
+    AGENT_DATABASE_NAME,
+    AGENT_MARK_NAME,
+    CONTROLLER_DATABASE_NAME,
+    CONTROLLER_MARK_NAME,
+    SOCKET_NAME,
+    StateDir,
+)
 from spurproc.agent.resources.table import ResourceTable
 from spurproc.agent.service.listening import Address
 from spurproc.agent.service.server import Service
 from spurproc.agent.store.database import Database
 from spurproc.agent.store.drains import drains
+from spurproc.agent.store.mark import MarkFile
 from spurproc.agent.store.schema import AGENT_SCHEMA
 from spurproc.errors import SpurprocError
+from spurproc.proto.attempt_id import AttemptId
 
 __all__ = ["Agent", "Parts"]
 
@@ -102,7 +111,10 @@ class Agent:
         """All that there is, from its step folders and its store. Nobody is told of anything yet."""
         self.started_at_s = time.time()
         database = await held.enter_async_context(_opened(partial(Database.open, self._path(AGENT_DATABASE_NAME), AGENT_SCHEMA)))
-        self.controller = await LocalController.open(self._path(CONTROLLER_DATABASE_NAME))
+        marks = [
+            held.enter_context(MarkFile.open(self.state_dir.folder, name)) for name in (AGENT_MARK_NAME, CONTROLLER_MARK_NAME)
+        ]
+        self.controller = await LocalController.open(self._path(CONTROLLER_DATABASE_NAME), mark=marks[1])
         held.push_async_callback(self.controller.close)
         reader = InventoryReader(self.configuration, root=self._parts.inventory_root)
         blocking = Blocking(self.configuration.launch_concurrency)
@@ -112,6 +124,7 @@ class Agent:
             state_dir=self.state_dir,
             ownership=self.ownership,
             database=database,
+            mark=marks[0],
             resources=ResourceTable(await known_inventory(database) or await reader.first()),
             link=self._parts.link(self.controller),
             blocking=blocking,
@@ -126,11 +139,19 @@ class Agent:
         self._fence = partial(fence_all, self.around, self.attempts)
         held.push_async_callback(self.attempts.runner.close)
         found = await reconcile(self.around, self.attempts)
-        for attempt in await self.controller.take_over(found.seen):
-            self.log.warning("the queue is older than the step folders", attempt=str(attempt))
+        await self._tell_the_queue(found.seen)
         await self.attempts.held_back.begin()
         self._prepare_turns(reader)
         await self.inventory.begin()
+
+    async def _tell_the_queue(self, seen: set[AttemptId]) -> None:
+        """What has run, whatever it says itself."""
+        for attempt in await self.controller.take_over(seen):
+            self.log.warning("the queue is older than the step folders", attempt=str(attempt))
+        settled = await self.controller.settle_outdated({*seen, *(attempt.id for attempt in self.attempts)})
+        if settled:
+            self.problems["queue"] = f"the queue was older than what has run: {len(settled)} jobs have an unknown end by that"
+            self.log.warning("the queue is older than what has run", settled=[str(attempt) for attempt in settled])
 
     def _path(self, name: str) -> str:
         return f"{self.state_dir.path}/{name}"

@@ -19,7 +19,9 @@ from spurproc.errors import NotPermitted, SystemCallError
 
 __all__ = [
     "AGENT_DATABASE_NAME",
+    "AGENT_MARK_NAME",
     "CONTROLLER_DATABASE_NAME",
+    "CONTROLLER_MARK_NAME",
     "OWNER_NAME",
     "QUARANTINE_NAME",
     "READY_NAME",
@@ -32,6 +34,8 @@ READY_NAME = "ready.json"
 QUARANTINE_NAME = "quarantine.json"
 AGENT_DATABASE_NAME = "agent.db"
 CONTROLLER_DATABASE_NAME = "controller.db"
+AGENT_MARK_NAME = "agent.mark"
+CONTROLLER_MARK_NAME = "controller.mark"
 SOCKET_NAME = "control.sock"
 
 # Passable: a job runs as its user, and has to get at its own script and its own scratch folder by their names.
@@ -41,6 +45,8 @@ _FILES = (
     OWNER_NAME,
     READY_NAME,
     QUARANTINE_NAME,
+    AGENT_MARK_NAME,
+    CONTROLLER_MARK_NAME,
     *(f"{name}{suffix}" for name in (AGENT_DATABASE_NAME, CONTROLLER_DATABASE_NAME) for suffix in _SQLITE_SUFFIXES),
 )
 _OTHERS_WRITE = 0o022

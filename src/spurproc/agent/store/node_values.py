@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import sqlite3
 
-__all__ = ["NodeValue", "read_value", "write_value"]
+__all__ = ["NodeValue", "count_report", "read_reports", "read_value", "write_reports", "write_value"]
 
 
 class NodeValue(enum.Enum):
@@ -17,6 +17,8 @@ class NodeValue(enum.Enum):
     """Those that something still uses though their job has ended."""
     LAST_BOOT = "last boot"
     """The boot id in which the agent last served."""
+    REPORTS = "reports"
+    """Of how many attempts the report was taken, as a decimal number."""
 
 
 def write_value(connection: sqlite3.Connection, name: NodeValue, value: bytes, *, at: float) -> None:
@@ -32,3 +34,18 @@ def read_value(connection: sqlite3.Connection, name: NodeValue) -> bytes | None:
     """None before it was written once."""
     fields = connection.execute("SELECT value FROM node_values WHERE name = ?", (name.value,)).fetchone()
     return None if fields is None else bytes(fields[0])
+
+
+def read_reports(connection: sqlite3.Connection) -> int:
+    """Of how many attempts the report was taken."""
+    return int(read_value(connection, NodeValue.REPORTS) or b"0")
+
+
+def write_reports(connection: sqlite3.Connection, reports: int, *, at: float) -> None:
+    """It is that many."""
+    write_value(connection, NodeValue.REPORTS, b"%d" % reports, at=at)
+
+
+def count_report(connection: sqlite3.Connection, *, at: float) -> None:
+    """One more."""
+    write_reports(connection, read_reports(connection) + 1, at=at)

@@ -6,7 +6,7 @@ import asyncio
 import errno
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from functools import partial
 from typing import Self
 
@@ -14,6 +14,7 @@ from spurproc.agent.controller.link import AttemptReport, Cancel
 from spurproc.agent.controller.local import ending, history, queue
 from spurproc.agent.controller.local.ending import CancelAnswer, Reported, Requeued
 from spurproc.agent.controller.local.history import JobFilter
+from spurproc.agent.controller.local.outdated import settle_outdated
 from spurproc.agent.controller.local.queue import Head, Submission, Submitted
 from spurproc.agent.controller.local.records import AttemptRecord, CancelRequest, JobRecord, JobState
 from spurproc.agent.controller.local.schema import CONTROLLER_SCHEMA
@@ -22,6 +23,7 @@ from spurproc.agent.jobs.job_spec import JobSpec
 from spurproc.agent.resources.fit import shortages_of
 from spurproc.agent.resources.refusal import Shortage
 from spurproc.agent.store.database import Database
+from spurproc.agent.store.mark import MarkFile
 from spurproc.agent.store.transaction import Failpoint
 from spurproc.errors import Busy, InvalidArgument, RecordInvalid, Unsupported
 from spurproc.proto.attempt_id import AttemptId
@@ -37,9 +39,10 @@ class LocalController:
     Used from one event loop. Owns its database.
     """
 
-    def __init__(self, database: Database, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, database: Database, *, clock: Callable[[], float] = time.time, mark: MarkFile | None = None) -> None:
         """Takes `database`. See `open`."""
         self._database = database
+        self._mark = mark
         self._clock = clock
         self._head: Head | None = None
         self._head_known = False
@@ -60,10 +63,12 @@ class LocalController:
         *,
         clock: Callable[[], float] = time.time,
         failpoint: Failpoint | None = None,
+        mark: MarkFile | None = None,
     ) -> Self:
-        """Open the queue at `path`, or make it. Raises as `Database.open`."""
+        """Open the queue at `path`, or make it. `mark`: tells an older copy of it; borrowed. Raises as `Database.open`."""
         options = {} if failpoint is None else {"failpoint": failpoint}
-        controller = cls(await asyncio.to_thread(partial(Database.open, path, CONTROLLER_SCHEMA, **options)), clock=clock)
+        database = await asyncio.to_thread(partial(Database.open, path, CONTROLLER_SCHEMA, **options))
+        controller = cls(database, clock=clock, mark=mark)
         await controller._load()
         return controller
 
@@ -140,6 +145,15 @@ class LocalController:
         changed = await self._database.write(lambda connection: ending.take_over(connection, attempts, at=self._clock()))
         await self._load()  # an attempt before the one seen is no order any more
         return changed
+
+    async def settle_outdated(self, known: Container[AttemptId]) -> list[AttemptId]:
+        """End what an older copy of the queue would have run again. After `take_over`. Returns what that was."""
+        if self._mark is None:
+            return []
+        mark = self._mark.mark
+        settled = await self._database.write(lambda connection: settle_outdated(connection, mark, known, at=self._clock()))
+        await self._load()
+        return settled
 
     # What users want to know.
 
@@ -232,6 +246,8 @@ class LocalController:
     async def report(self, report: AttemptReport) -> Reported:
         """What became of an attempt."""
         done = await self._database.write(lambda connection: ending.report(connection, report, at=self._clock()))
+        if self._mark is not None and done.mark is not None:
+            self._mark.raise_to(done.mark)
         self.unheld.pop(report.attempt, None)
         self.unheeded.pop(report.attempt, None)
         if done.queued is not None:

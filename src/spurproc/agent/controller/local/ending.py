@@ -6,10 +6,18 @@ import enum
 import errno
 import sqlite3
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spurproc.agent.controller.link import Acknowledged, AttemptReport, RefusedForGood
-from spurproc.agent.controller.local.queue import end_in_queue, find_job, put_back, raise_floor
+from spurproc.agent.controller.local.queue import (
+    end_in_queue,
+    find_job,
+    last_number,
+    place_of,
+    put_back,
+    raise_floor,
+    take_number,
+)
 from spurproc.agent.controller.local.records import (
     ATTEMPT_COLUMNS,
     AttemptRecord,
@@ -18,6 +26,7 @@ from spurproc.agent.controller.local.records import (
     JobState,
     attempt_record,
 )
+from spurproc.agent.store.mark import Mark
 from spurproc.core.exit_info import ExitInfo
 from spurproc.errors import AlreadyGone, Busy, InvalidArgument, SpurprocError
 from spurproc.proto.attempt_id import AttemptId
@@ -69,6 +78,8 @@ class Reported:
     answer: Acknowledged | RefusedForGood
     over: bool = False
     queued: AttemptId | None = None
+    mark: Mark | None = None
+    """How far the queue has come by it; None: no further."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,11 +148,19 @@ def report(connection: sqlite3.Connection, told: AttemptReport, *, at: float) ->
         return Reported(answer=RefusedForGood(why=str(error)))
     known = find_attempt(connection, told.attempt)
     if known is not None and known.report is not None:
-        return _repeated(connection, known, known.report, told, over=job.state is JobState.ENDED)
+        repeated = _repeated(connection, known, known.report, told, over=job.state is JobState.ENDED)
+        return replace(repeated, mark=_mark(connection, job))
     if told.attempt != job.attempt or job.state is not JobState.DISPATCHED or known is None:
         return Reported(answer=RefusedForGood(why=_why_not(job, told.attempt)))
     _write_report(connection, told, at)
-    return _applied(connection, job, known, told)
+    take_number(connection, "report")
+    mark = _mark(connection, job)
+    return replace(_applied(connection, job, known, told), mark=mark)
+
+
+def _mark(connection: sqlite3.Connection, job: JobRecord) -> Mark:
+    """As far as the queue has come with this one."""
+    return Mark(reports=last_number(connection, "report"), place=place_of(connection, job.job_id), job_id=job.job_id)
 
 
 def _why_not(job: JobRecord, attempt: AttemptId) -> str:

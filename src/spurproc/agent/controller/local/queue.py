@@ -26,6 +26,8 @@ __all__ = [
     "find_job",
     "head",
     "hold",
+    "last_number",
+    "place_of",
     "put_back",
     "raise_floor",
     "spec_of",
@@ -116,11 +118,16 @@ def _by_key(connection: sqlite3.Connection, submission: Submission, digest: byte
 
 def take_number(connection: sqlite3.Connection, counter: str) -> int:
     """The next of that counter; none is given twice."""
-    number = int(connection.execute("SELECT next FROM counters WHERE name = ?", (counter,)).fetchone()[0])
+    number = last_number(connection, counter) + 1
     if number > _JOB_LAST:
         raise Unsupported(f"cannot count on: the last {counter} is {_JOB_LAST}")
     connection.execute("UPDATE counters SET next = ? WHERE name = ?", (number + 1, counter))
     return number
+
+
+def last_number(connection: sqlite3.Connection, counter: str) -> int:
+    """The last that was taken of that counter; 0 before the first."""
+    return int(connection.execute("SELECT next FROM counters WHERE name = ?", (counter,)).fetchone()[0]) - 1
 
 
 def raise_floor(connection: sqlite3.Connection, job_id: int) -> None:
@@ -134,6 +141,11 @@ def find_job(connection: sqlite3.Connection, job_id: int) -> JobRecord:
     if fields is None:
         raise AlreadyGone(errno.ENOENT, f"cannot find job {job_id}: there is none")
     return job_record(fields)
+
+
+def place_of(connection: sqlite3.Connection, job_id: int) -> int:
+    """Where it stands, or stood, in the order of the queue. For a job that is there."""
+    return int(connection.execute("SELECT place FROM jobs WHERE job_id = ?", (job_id,)).fetchone()[0])
 
 
 def spec_of(connection: sqlite3.Connection, job_id: int) -> JobSpec:

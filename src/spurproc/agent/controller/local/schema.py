@@ -12,7 +12,7 @@ CREATE TABLE counters (
     name TEXT NOT NULL PRIMARY KEY,
     next INTEGER NOT NULL CHECK (next >= 1)
 ) WITHOUT ROWID;
-INSERT INTO counters VALUES ('job', 1), ('place', 1), ('generation', 1);
+INSERT INTO counters VALUES ('job', 1), ('place', 1), ('generation', 1), ('report', 1);
 CREATE TABLE jobs (
     job_id INTEGER NOT NULL PRIMARY KEY CHECK (job_id >= 1),
     run_attempt INTEGER NOT NULL CHECK (run_attempt BETWEEN 1 AND 4294967295),
