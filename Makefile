@@ -31,10 +31,10 @@ demo: $(BUILT)
 	@$(BIN)/python -m examples.demo
 
 test: $(BUILT)
-	@env -u SPURPROC_STRICT $(BIN)/python -m pytest
+	@env -u SPURPROC_STRICT SPURPROC_TEST_SIDE_BY_SIDE=1 $(BIN)/python -m pytest
 
 check: lint c-check docs model-check
-	@$(BIN)/python -m pytest
+	@SPURPROC_TEST_SIDE_BY_SIDE=1 $(BIN)/python -m pytest
 
 # The models of protocol/: all configurations and all faults. MODEL='BUG_CONSUME --trace' shows how that one comes about.
 model: $(TOOLS)

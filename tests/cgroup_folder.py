@@ -13,7 +13,8 @@ from pathlib import Path
 PREFIX = "spurproc-test-"
 # Everything that one run makes lies under one folder, so that runs side by side do not see each other's as leaks. The
 # token goes down to the runs that a run starts.
-_TOKEN = os.environ.setdefault("SPURPROC_TEST_TOKEN", f"{os.getpid()}-{secrets.token_hex(4)}")
+TOKEN_VARIABLE = "SPURPROC_TEST_TOKEN"
+_TOKEN = os.environ.setdefault(TOKEN_VARIABLE, f"{os.getpid()}-{secrets.token_hex(4)}")
 _REMOVE_TIMEOUT_S = 10.0
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from spurproc.core.spawn.program import program_fd
-from tests import cgroup_folder, leaks, namespace, reaper, requirements, sandbox, skips
+from tests import cgroup_folder, leaks, namespace, reaper, requirements, sandbox, side_by_side, skips
 from tests.payload import Payload, build
 
 _LEFT_BEHIND = "the test left behind:\n  "
@@ -43,7 +43,9 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", marker)
     config.pluginmanager.register(_Outside())
     if namespace.inside():
-        config.pluginmanager.register(namespace.Recorder(config))
+        config.pluginmanager.register(namespace.recorder(config))
+    for plugin in side_by_side.plugins(config):
+        config.pluginmanager.register(plugin)
     if cgroup_folder.base() is not None:
         os.environ["SPURPROC_CGROUP_ROOT"] = str(cgroup_folder.session_folder() / "root")
 

@@ -5,7 +5,6 @@ A test that kills by number, forces a pid or lets a user signal everything may d
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.pace import at_this_pace
+from tests.reports import Recorder, failed, recorded
 
 MARKER = "own_pid_namespace(mount=, time=, user=, cgroup=, boottime_s=, timeout_s=): runs in a pid namespace of its own"
 _INSIDE = "SPURPROC_TEST_NAMESPACE"
@@ -58,17 +58,9 @@ def _options(item: pytest.Item) -> dict[str, Any]:
     return {} if mark is None else dict(mark.kwargs)
 
 
-class Recorder:
+def recorder(config: pytest.Config) -> Recorder:
     """Inside: hands each report to the run outside."""
-
-    def __init__(self, config: pytest.Config) -> None:
-        self._config = config
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Append one line of JSON."""
-        data = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
-        with open(os.environ[_REPORTS], "a", encoding="utf-8") as file:
-            file.write(json.dumps(data) + "\n")
+    return Recorder(config, Path(os.environ[_REPORTS]))
 
 
 def run_inside(item: pytest.Item) -> list[pytest.TestReport]:
@@ -78,11 +70,11 @@ def run_inside(item: pytest.Item) -> list[pytest.TestReport]:
     with tempfile.TemporaryDirectory(prefix="spurproc-namespace-") as folder:
         output, reports = Path(folder, "output"), Path(folder, "reports")
         ended = _run([*_unshare(**options), *_pytest(item)], output, reports, timeout_s)
-        received = _load(item.config, reports)
+        received = recorded(item.config, reports)
         if not any(report.when == "teardown" for report in received):
             # Died or was killed on the way: what it printed is all there is to see.
             text = f"the run in the namespace {ended} before the test was over:\n{output.read_text(errors='replace')}"
-            received.append(_failed(item, text))
+            received.append(failed(item.nodeid, text))
     return received
 
 
@@ -117,21 +109,3 @@ def _run(command: list[str], output: Path, reports: Path, timeout_s: float) -> s
         finally:
             process.kill()
             process.wait()
-
-
-def _load(config: pytest.Config, reports: Path) -> list[pytest.TestReport]:
-    if not reports.exists():
-        return []
-    lines = reports.read_text(encoding="utf-8").splitlines()
-    return [_restore(config, json.loads(line)) for line in lines]
-
-
-def _restore(config: pytest.Config, data: dict[str, Any]) -> pytest.TestReport:
-    if isinstance(data["longrepr"], list):  # a skip's (path, line, reason): JSON has no tuples, and the terminal asks for one
-        data["longrepr"] = tuple(data["longrepr"])
-    report: pytest.TestReport = config.hook.pytest_report_from_serializable(config=config, data=data)
-    return report
-
-
-def _failed(item: pytest.Item, text: str) -> pytest.TestReport:
-    return pytest.TestReport(item.nodeid, item.location, {}, "failed", text, "call")
