@@ -43,7 +43,7 @@ def _run(folder: Path, last: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,  # it hangs
     )
     return f"{done.stdout}{done.stderr}exit code {done.returncode}"
 
