@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -248,6 +249,19 @@ def test_a_change_that_waits_for_a_node_that_cannot_be_read_is_no_haste(node: No
     node.tree.write("/proc/meminfo", meminfo)
     node.turn(2)
     assert (node.drained(), node.gpus) == (False, [SECOND])
+
+
+def test_a_kernel_that_does_not_answer_holds_up_nothing(node: Node) -> None:
+    """As a driver whose GPU has fallen off the bus: no start, no job, and no end of the agent waits for it."""
+    node.tree.remove("/proc/meminfo")
+    os.mkfifo(node.tree.at("/proc/meminfo"))
+    node.agent.kill()
+    node.agent.start()
+    (problem,) = node.agent.ask("problems")
+    assert problem == "the inventory cannot be read: the kernel does not answer: it takes longer than 5 s"
+    assert node.gpus == [FIRST, SECOND]
+    assert node.agent.ended(node.agent.submit("exit 3")) == "exited 3"
+    assert node.agent.stop() == 0
 
 
 def test_a_gpu_that_nothing_can_name_to_a_job_is_given_to_none(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import msgspec
 from spurproc.agent.attempts.attempt import Attempt
 from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.controller.registration import BackOff
+from spurproc.agent.inventory.lone_thread import LoneThread
 from spurproc.agent.inventory.occupancy import Use, device_files, uses_of
 from spurproc.agent.inventory.reading import Gpu
 from spurproc.agent.store.node_values import NodeValue, read_value, write_value
@@ -21,6 +22,7 @@ from spurproc.proto.codec import decode, encode
 __all__ = ["HeldBack"]
 
 _FIRST_S, _LAST_S = 0.5, 30.0
+_WITHIN_S = 5.0
 
 
 class Remnant(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +46,7 @@ class HeldBack:
         self._live = live
         self._remnants: dict[Gpu, Remnant] = {}
         self._news = asyncio.Event()
+        self._thread = LoneThread(_WITHIN_S)
 
     async def begin(self) -> None:
         """At a start, before anything is given away. Raises RecordInvalid."""
@@ -61,7 +64,7 @@ class HeldBack:
             return
         since_ticks = 0 if attempt.trace.leader is None else attempt.trace.leader.start_ticks
         remnants = [Remnant(gpu=gpu, attempt=attempt.id, since_ticks=since_ticks) for gpu in gpus]
-        used = [one for one in remnants if await self._uses(one)]
+        used = [one for one in remnants if await self._is_used(one)]
         if used:
             await self._remember_at_last([*self._remnants.values(), *used])
             self._hold(used)
@@ -79,7 +82,7 @@ class HeldBack:
     async def turn(self) -> None:
         """Whatever is used no more is free."""
         for remnant in list(self._remnants.values()):
-            if await self._uses(remnant):
+            if await self._is_used(remnant):
                 continue
             if not await self._remembered([one for one in self._remnants.values() if one.gpu != remnant.gpu]):
                 return
@@ -95,15 +98,20 @@ class HeldBack:
             self._around.resources.withhold(remnant.gpu)
             self._news.set()
 
-    async def _uses(self, remnant: Remnant) -> tuple[Use, ...]:
-        uses = await self._around.blocking.run(_look, self._around.inventory_root, remnant, self._spared())
-        cause = _cause(remnant.gpu)
+    async def _is_used(self, remnant: Remnant) -> bool:
+        """Where the kernel does not answer it may be, so it is."""
+        cause, uses = _cause(remnant.gpu), ""
+        try:
+            found = await self._thread.run(_look, self._around.inventory_root, remnant, self._spared())
+            uses = "; ".join(map(str, found))
+        except TimeoutError as error:
+            uses = f"who uses it is not known: {error}"
         if uses:
-            why = f"{remnant.gpu} is held back: attempt {remnant.attempt} has ended, and {'; '.join(map(str, uses))}"
+            why = f"{remnant.gpu} is held back: attempt {remnant.attempt} has ended, and {uses}"
             if self._around.problems.get(cause) != why:
                 self._around.log.warning("a GPU is held back", gpu=str(remnant.gpu), why=why)
             self._around.problems[cause] = why
-        return uses
+        return bool(uses)
 
     def _spared(self) -> frozenset[str]:
         """The names of the cgroups of whatever runs: what is done in them is their own business."""

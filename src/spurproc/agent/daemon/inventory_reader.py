@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 
 import msgspec
 
 from spurproc.agent.configuration.configuration import Configuration
+from spurproc.agent.inventory.lone_thread import LoneThread
 from spurproc.agent.inventory.reading import Failed, Gpu, Inventory, Reading
 from spurproc.agent.inventory.scan import Sources, scan
 from spurproc.agent.jobs.environment import why_hidden
@@ -20,6 +20,8 @@ from spurproc.proto.codec import decode
 __all__ = ["InventoryReader", "known_inventory"]
 
 _TRIES = 5
+_WITHIN_S = 5.0
+"""A reading takes some milliseconds. One that the kernel does not answer holds up nothing else, not even a start."""
 
 
 async def known_inventory(database: Database) -> Inventory | None:
@@ -34,12 +36,16 @@ class InventoryReader:
     def __init__(self, configuration: Configuration, *, root: str = "/") -> None:
         self._configuration = configuration
         self._sources = Sources(affinity=frozenset(os.sched_getaffinity(0)), generic=configuration.generic, root=root)
+        self._thread = LoneThread(_WITHIN_S)
         self.left_out: dict[Gpu, str] = {}
         """What was read last, and no job can have, with the reason."""
 
     async def read(self) -> Reading:
-        """One reading; it blocks a thread, and not the loop."""
-        reading = await asyncio.to_thread(scan, self._sources)
+        """One reading; it blocks a thread, and not the loop, nor for ever."""
+        try:
+            reading = await self._thread.run(scan, self._sources)
+        except TimeoutError as error:
+            return Failed(f"the kernel does not answer: {error}")
         return reading if isinstance(reading, Failed) else self._allowed(reading)
 
     async def first(self) -> Inventory:

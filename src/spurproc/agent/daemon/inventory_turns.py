@@ -37,7 +37,7 @@ class InventoryTurns:
         """Before anything is served: what has changed since the last life of the agent is confirmed and answered."""
         await self._remember()
         await self.turn()
-        if self._last != self._around.resources.inventory:
+        if isinstance(self._last, Inventory) and self._last != self._around.resources.inventory:
             await self.turn()
 
     async def run(self) -> None:

@@ -1,0 +1,64 @@
+"""A thread for what the kernel may never answer, as a driver does whose device has fallen off its bus."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, ParamSpec, TypeVar
+
+__all__ = ["LoneThread"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class LoneThread:
+    """One call at a time. Whoever asks is let go in time, and while one call stands still nothing else is begun."""
+
+    def __init__(self, within_s: float) -> None:
+        """`within_s`: how long each call may take."""
+        self._within_s = within_s
+        self._turn = asyncio.Lock()
+        self._stuck: asyncio.Future[Any] | None = None
+
+    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What it returns or raises. Raises TimeoutError where it does not in time; nobody waits for it any more then.
+
+        The thread is a daemon: it keeps no program from ending.
+        """
+        async with self._turn:
+            if self._stuck is not None:
+                await self._await(self._stuck)
+                self._stuck = None
+            self._stuck = done = _begun(lambda: function(*args, **kwargs))
+            await self._await(done)
+            self._stuck = None
+            result: T = done.result()
+            return result
+
+    async def _await(self, done: asyncio.Future[Any]) -> None:
+        await asyncio.wait({done}, timeout=self._within_s)
+        if not done.done():
+            raise TimeoutError(f"it takes longer than {self._within_s:g} s")
+
+
+def _begun(call: Callable[[], T]) -> asyncio.Future[T]:
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def tell(tell_it: Callable[[Any], None], what: Any) -> None:
+        with suppress(RuntimeError):  # the loop has ended meanwhile
+            loop.call_soon_threadsafe(lambda: None if done.done() else tell_it(what))
+
+    def run() -> None:
+        try:
+            result = call()
+        except Exception as error:  # noqa: BLE001 - it is raised where it was asked for
+            tell(done.set_exception, error)
+        else:
+            tell(done.set_result, result)
+
+    threading.Thread(target=run, name="lone", daemon=True).start()
+    return done
