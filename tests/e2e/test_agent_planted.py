@@ -117,6 +117,8 @@ def test_what_stands_in_the_place_of_its_streams_and_folder(agent: Agents, victi
     assert agent.until(f"{blocked}.1", "launching", "running") in ("launching", "running")
     agent.ask(f"cancel {blocked}")
     assert agent.ended(blocked) == "not started: ended before exec at stage STDOUT"
+    agent.until(f"{blocked}.1", "none")
+    assert agent.ask("claims") == {}
     assert _untouched(victim)
 
 

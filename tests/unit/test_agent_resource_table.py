@@ -120,6 +120,7 @@ def test_gpu_that_vanishes_under_a_job_is_missing_and_not_free(table: ResourceTa
     assert table.missing_of(FIRST) == ("GPU 0000:41:00.0",)
     assert table.free.gpus == (gpu(0x65),)
     assert not table.ever_fits(ResourceRequest(gpus=2))
+    assert table.known == NODE
     table.apply_inventory(NODE)
     assert table.missing == Inventory()
     assert table.free.gpus == (gpu(0x65),)

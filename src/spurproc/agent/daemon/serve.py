@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from typing import Any
 
 from spurproc.agent.configuration.loading import LoadedConfiguration, Source
@@ -22,6 +23,7 @@ __all__ = ["serve"]
 
 def serve(loaded: LoadedConfiguration, parts: Parts | None = None) -> int:
     """Serve until SIGTERM or SIGINT. The exit code; what it means stands in `ExitCode`."""
+    _hear_signals()
     configuration = loaded.configuration
     log = open_log(configuration.log_level, configuration.log_format)
     for warning in loaded.warnings:
@@ -35,6 +37,12 @@ def serve(loaded: LoadedConfiguration, parts: Parts | None = None) -> int:
     except SpurprocError as error:
         log.error("cannot go on", why=str(error))  # noqa: TRY400
     return ExitCode.FAILED
+
+
+def _hear_signals() -> None:
+    """Whoever started us may have blocked SIGTERM, and ignored SIGCHLD, with which the kernel loses the ends of children."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def _serve_owned(agent: Agent) -> int:
