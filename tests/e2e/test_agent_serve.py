@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -39,3 +40,14 @@ def test_a_killed_agent_leaves_its_job_alone_and_finds_it_again(tmp_path: Path) 
         agent.until("1.1", "none")
         assert (tmp_path / "out").read_text() == "once\n"
         assert agent.folders() == NOTHING_LEFT
+
+
+def test_starts_that_block_keep_nobody_waiting(tmp_path: Path) -> None:
+    """Each stands at a FIFO that nobody reads; the job behind them runs, and each can be ended, by what is left of one thread."""
+    os.mkfifo(tmp_path / "fifo")
+    blocked = 14
+    with Agents(tmp_path / "state", {"launch-concurrency": "1"}, cpus=blocked + 1).start() as agent:
+        jobs = [agent.submit("exit 0", stdout=str(tmp_path / "fifo")) for _ in range(blocked)]
+        assert agent.ended(agent.submit("exit 3")) == "exited 3"
+        agent.ask(f"cancel {jobs[0]}")
+        assert agent.ask(f"ended {jobs[0]}")["cancelled"]

@@ -68,8 +68,8 @@ class Clearing:
     async def remove_hooks(self, attempt: Attempt) -> None:
         """The folders of its hooks, if there were any."""
         if any(hook_begun(self._around, attempt.id, name) for name in HookName):
-            await self._around.blocking.run(remove_hooks, self._around, attempt.id)
+            await self._around.blocking.run_patiently(remove_hooks, self._around, attempt.id)
 
     async def remove_spool(self, attempt: Attempt) -> None:
         """Its script and its scratch folder."""
-        await self._around.blocking.run(remove_folders, self._around, attempt.id)
+        await self._around.blocking.run_patiently(remove_folders, self._around, attempt.id)

@@ -46,8 +46,8 @@ __all__ = [
     "traces_of",
 ]
 
-_EXEC_WITHIN_S = 5.0
-"""A start that blocks, at a FIFO say, goes on by itself; a thread waits for it that long."""
+_EXEC_WITHIN_S = 0.25
+"""A start that blocks, at a FIFO say, goes on by itself; a thread, of which others want one, waits for it that long."""
 
 
 def prepare(around: Surroundings, attempt: AttemptId, spec: JobSpec) -> None:

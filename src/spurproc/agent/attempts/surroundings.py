@@ -27,20 +27,28 @@ __all__ = ["Blocking", "Surroundings"]
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_PATIENT_THREADS = 2
+
 
 class Blocking:
     """A few threads for what blocks: launches, ends, folders. Owns them."""
 
     def __init__(self, threads: int) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="blocking")
+        self._patient = ThreadPoolExecutor(_PATIENT_THREADS, thread_name_prefix="patient")
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What it returns or raises, on one of the threads; in turn, where all are taken."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, partial(function, *args, **kwargs))
 
+    async def run_patiently(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """As `run`, for what takes as long as a job has made it, such as the removal of its files: no launch waits for that."""
+        return await asyncio.get_running_loop().run_in_executor(self._patient, partial(function, *args, **kwargs))
+
     async def close(self) -> None:
         """Take nothing more, and return once all that has begun is done: what a thread launches is launched by an owner."""
-        await asyncio.to_thread(self._pool.shutdown, wait=True, cancel_futures=True)
+        for pool in (self._pool, self._patient):
+            await asyncio.to_thread(pool.shutdown, wait=True, cancel_futures=True)
 
 
 @dataclass(slots=True, kw_only=True)
