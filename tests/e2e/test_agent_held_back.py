@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,12 @@ def _free(agent: Agents) -> list[str]:
     return [gpu["pci_address"] for gpu in agent.ask("node")[1]["gpus"]]
 
 
+def _spoil(agent: Agents, name: str) -> None:
+    """As a later release may have written it, or a disk."""
+    with closing(sqlite3.connect(agent.path / "agent.db")) as database, database:
+        assert database.execute("UPDATE node_values SET value = ? WHERE name = ?", (b"{", name)).rowcount == 1
+
+
 def _end(agent: Agents, attempt: str, gate: Gate) -> None:
     gate.open()
     agent.until(attempt, "none")
@@ -69,6 +76,7 @@ def test_a_remnant_keeps_its_gpu_from_others(tree: NodeTree, tmp_path: Path, gat
                 f"{FIRST} is held back: attempt 1.1 has ended, and process {remnant.pid} (sleep) has {DEVICE} open"
             )
             agent.kill()
+            _spoil(agent, "accepted inventory")
             agent.start()
             assert _free(agent) == [SECOND]
             other = _holder(agent, gates[1])
@@ -77,6 +85,10 @@ def test_a_remnant_keeps_its_gpu_from_others(tree: NodeTree, tmp_path: Path, gat
         agent.await_fact("a GPU is free after all")
         assert _free(agent) == [FIRST, SECOND]
         assert agent.ask("problems") == []
+        agent.kill()
+        _spoil(agent, "GPUs held back")
+        agent.start()
+        assert _free(agent) == [FIRST, SECOND]
 
 
 def test_what_was_there_before_and_what_has_a_gpu_of_its_own_are_no_remnants(

@@ -257,7 +257,7 @@ def test_its_user_cannot_fill_it_faster_than_it_is_emptied(folder: PrivateFolder
         real(name, dir_fd=dir_fd)
 
     monkeypatch.setattr(os, "rmdir", rmdir)
-    remove_scratch(folder, ONE)
+    remove_below(folder, str(ONE), timeout_s=5.0)
     monkeypatch.undo()
     for fd in kept.values():
         os.close(fd)
@@ -275,7 +275,7 @@ def test_what_is_mounted_is_left_alone_and_said(folder: PrivateFolder, tmp_path:
             subprocess.run(["mount", *mount, str(place)], check=True)
             (place / "file").write_bytes(b"theirs")
             with pytest.raises(Busy) as caught:
-                remove_below(folder, "7.1")
+                remove_below(folder, "7.1", timeout_s=5.0)
             assert caught.value.errno == errno.EBUSY
             (file,) = Path(folder.path).rglob("file")
             assert file.read_bytes() == b"theirs"

@@ -188,6 +188,17 @@ def test_node_that_is_gone_has_vanished(amd: NodeTree) -> None:
     assert read_kfd(amd.root) == (R9700,)
 
 
+@pytest.mark.parametrize("path", ["/sys/bus/pci/devices", "/proc/driver/nvidia/gpus"])
+def test_folder_that_cannot_be_listed_is_named(path: str, nvidia: NodeTree) -> None:
+    """It is not empty by that: a file has its name here."""
+    for place in ("/sys/bus/pci/devices", "/proc/driver/nvidia/gpus"):
+        nvidia.remove(place)
+    nvidia.write(path, "")
+    reading = read_nvidia(nvidia.root)
+    assert isinstance(reading, Failed)
+    assert f"cannot list {path}" in reading.reason
+
+
 def test_topology_without_nodes_cannot_be_told(amd: NodeTree) -> None:
     amd.remove(NODES)
     assert reason(read_kfd(amd.root)) == f"AMD GPUs: {NODES} is not there, and the driver is"

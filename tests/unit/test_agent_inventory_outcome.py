@@ -155,6 +155,7 @@ def test_one_odd_reading_changes_nothing(busy: bool, node: Node) -> None:
     for _ in range(3):
         node.unplug(A100)
         assert node.tick() is Action.WAIT
+        assert not node.drained()
         node.plug(A100)
         assert node.tick() is Action.NOTHING
     assert not node.drained()

@@ -15,7 +15,7 @@ from spurproc.agent.inventory.lone_thread import LoneThread
 from spurproc.agent.inventory.occupancy import Use, device_files, uses_of
 from spurproc.agent.inventory.reading import Gpu
 from spurproc.agent.store.node_values import NodeValue, read_value, write_value
-from spurproc.errors import SpurprocError
+from spurproc.errors import RecordInvalid, SpurprocError
 from spurproc.proto.attempt_id import AttemptId
 from spurproc.proto.codec import decode, encode
 
@@ -34,7 +34,7 @@ class Remnant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Record(msgspec.Struct, frozen=True, kw_only=True):
-    remnants: tuple[Remnant, ...]
+    remnants: tuple[Remnant, ...] = ()
 
 
 class HeldBack:
@@ -49,10 +49,14 @@ class HeldBack:
         self._thread = LoneThread(_WITHIN_S)
 
     async def begin(self) -> None:
-        """At a start, before anything is given away. Raises RecordInvalid."""
+        """At a start, before anything is given away. A record that cannot be read holds nothing back, and stops no agent."""
         content = await self._around.database.read(lambda connection: read_value(connection, NodeValue.HELD_BACK))
-        if content is not None:
-            self._hold(decode(content, _Record, "the GPUs that are held back").remnants)
+        try:
+            record = _Record() if content is None else decode(content, _Record, "the GPUs that are held back")
+        except RecordInvalid as error:
+            self._around.log.error("which GPUs are held back is not known", why=str(error))  # noqa: TRY400 - no traceback for a fact
+            return
+        self._hold(record.remnants)
 
     async def look_behind(self, attempt: Attempt) -> None:
         """All of `attempt` has ended as far as anybody can tell, and its GPUs are still its own: who else has them open?

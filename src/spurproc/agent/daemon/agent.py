@@ -125,7 +125,7 @@ class Agent:
             ownership=self.ownership,
             database=database,
             mark=marks[0],
-            resources=ResourceTable(await known_inventory(database) or await reader.first()),
+            resources=ResourceTable(await known_inventory(database, self.log) or await reader.first()),
             link=self._parts.link(self.controller),
             blocking=blocking,
             log=self.log,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from typing import Any
 
 import msgspec
 
@@ -14,7 +15,7 @@ from spurproc.agent.inventory.scan import Sources, scan
 from spurproc.agent.jobs.environment import why_hidden
 from spurproc.agent.store.database import Database
 from spurproc.agent.store.node_values import NodeValue, read_value
-from spurproc.errors import SystemCallError
+from spurproc.errors import RecordInvalid, SystemCallError
 from spurproc.proto.codec import decode
 
 __all__ = ["InventoryReader", "known_inventory"]
@@ -24,10 +25,17 @@ _WITHIN_S = 5.0
 """A reading takes some milliseconds. One that the kernel does not answer holds up nothing else, not even a start."""
 
 
-async def known_inventory(database: Database) -> Inventory | None:
-    """Under which the recorded claims were made; None before the first start. Raises RecordInvalid."""
+async def known_inventory(database: Database, log: Any) -> Inventory | None:
+    """Under which the recorded claims were made; None before the first start, and where that cannot be read any more.
+
+    A later release may have written it. What the node has is read anew then, and a claim on something else is shown.
+    """
     content = await database.read(lambda connection: read_value(connection, NodeValue.ACCEPTED_INVENTORY))
-    return None if content is None else decode(content, Inventory, "the accepted inventory")
+    try:
+        return None if content is None else decode(content, Inventory, "the accepted inventory")
+    except RecordInvalid as error:
+        log.error("what this node had is read anew", why=str(error))  # noqa: TRY400 - no traceback for a fact
+        return None
 
 
 class InventoryReader:
