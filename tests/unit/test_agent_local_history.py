@@ -49,9 +49,14 @@ def test_orders_that_the_node_has_not_shown_outlast_a_restart(path: Path) -> Non
         forgetful = View()
         order = await link.take_work(forgetful)
         assert order == Cancel(attempt=attempt, uid=7, why="no need"), "it was held a moment ago"
+        other = (await controller.submit(job_spec(), submitted_by=0)).job_id
+        await link.report(report_of(attempt))
+        assert (await dispatched(link, view)).job_id == other
         await controller.close()
         controller, link = await started(path)
-        assert isinstance(await link.take_work(forgetful), Dispatch)
+        order = await link.take_work(forgetful)
+        assert isinstance(order, Dispatch)
+        assert order.attempt.job_id == other
         await controller.close()
 
     asyncio.run(scene())

@@ -114,31 +114,41 @@ class QueueMachine(RuleBasedStateMachine):
         self.view.free_cpus = free
         order = self.play(self.link.take_work(self.view))
         running = [job for job in self.jobs.values() if job.state is JobState.DISPATCHED]
-        unheld = [job for job in running if job.current not in self.view.held]
-        unheeded = [job for job in running if job.cancelled and job.current not in self.view.ending]
+        held = [job for job in running if job.current in self.view.held]
+        unheeded = [job for job in held if job.cancelled and job.current not in self.view.ending]
+        if unheeded:
+            assert isinstance(order, Cancel)
+            assert order.attempt in [job.current for job in unheeded]
+            if hears:
+                self.view.ending.add(order.attempt)
+            return
+        unheld = self.undelivered([job for job in running if job not in held], free)
         queued = sorted((job for job in self.jobs.values() if job.state is JobState.QUEUED), key=lambda job: job.place)
-        match order:
-            case Dispatch(attempt=attempt) if unheld:
-                assert attempt in [job.current for job in unheld]
-            case Cancel(attempt=attempt):
-                assert not unheld
-                assert attempt in [job.current for job in unheeded]
-                if hears:
-                    self.view.ending.add(attempt)
-                return
-            case Dispatch(attempt=attempt):
-                assert not unheeded
-                assert attempt == queued[0].current
-                assert queued[0].cpus <= free
-                queued[0].state = JobState.DISPATCHED
-            case _:
-                assert order == Nothing()
-                assert not unheld
-                assert not unheeded
-                assert not queued or queued[0].cpus > free
-                return
+        if unheld is not None:
+            assert isinstance(order, Dispatch)
+            assert order.attempt == unheld.current
+        elif not queued or queued[0].cpus > free:
+            assert order == Nothing()
+            return
+        else:
+            assert isinstance(order, Dispatch)
+            assert order.attempt == queued[0].current
+            queued[0].state = JobState.DISPATCHED
         if holds:
-            self.view.held.add(attempt)
+            self.view.held.add(order.attempt)
+
+    def undelivered(self, unheld: list[Job], free: int) -> Job | None:
+        """Of one that the node has not got: it ends if it is to, is queued again where it does not fit, or is said again."""
+        assert len(unheld) <= 1
+        for job in unheld:
+            if job.cancelled:
+                job.ends[job.attempt] = None
+                self.end(job, fault=False)
+            elif job.cpus > free:
+                job.state = JobState.QUEUED
+            else:
+                return job
+        return None
 
     @precondition(lambda self: self.jobs)
     @rule(data=st.data())

@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Iterable
 from functools import partial
 from typing import Self
 
-from spurproc.agent.controller.link import AttemptReport, Cancel
+from spurproc.agent.controller.link import AttemptReport, Cancel, NodeView
 from spurproc.agent.controller.local import ending, history, queue
 from spurproc.agent.controller.local.ending import CancelAnswer, Reported, Requeued
 from spurproc.agent.controller.local.history import JobFilter
@@ -230,14 +230,27 @@ class LocalController:
         await self._see(following)
         return spec
 
-    async def dispatch_again(self, attempt: AttemptId) -> JobSpec | None:
-        """What was dispatched, for a node that has not got it. None for one that cannot be read: it is held."""
+    async def dispatch_again(self, attempt: AttemptId, free: NodeView) -> JobSpec | None:
+        """What was dispatched, for a node that has not got it.
+
+        None for what is no order any more: it is to end, and does so here; it does not fit by now, and goes back into the queue;
+        it cannot be read, and is held.
+        """
         try:
-            return await self.spec(attempt.job_id)
+            spec = await self._database.read(lambda connection: queue.dispatched_spec(connection, attempt))
         except RecordInvalid as error:
             await self._hold(attempt.job_id, str(error))
+            spec = None
+        if spec is None:
             self.unheld.pop(attempt, None)
-            return None
+        elif attempt in self.unheeded:
+            await self.report(ending.never_taken(attempt))
+        elif free.fits(spec.resources):
+            return spec
+        elif await self._database.write(lambda connection: queue.take_back(connection, attempt)):
+            self.unheld.pop(attempt, None)
+            self._forget_head()
+        return None
 
     async def _hold(self, job_id: int, why: str) -> None:
         await self._database.write(lambda connection: queue.hold(connection, job_id, why))

@@ -27,7 +27,7 @@ from spurproc.agent.controller.local.records import (
     attempt_record,
 )
 from spurproc.agent.store.mark import Mark
-from spurproc.core.exit_info import ExitInfo
+from spurproc.core.exit_info import ExitInfo, ExitSource
 from spurproc.errors import AlreadyGone, Busy, InvalidArgument, SpurprocError
 from spurproc.proto.attempt_id import AttemptId
 from spurproc.proto.codec import encode
@@ -41,6 +41,7 @@ __all__ = [
     "cancel",
     "check_job_id",
     "find_attempt",
+    "never_taken",
     "report",
     "requeue",
     "take_over",
@@ -156,6 +157,12 @@ def report(connection: sqlite3.Connection, told: AttemptReport, *, at: float) ->
     take_number(connection, "report")
     mark = _mark(connection, job)
     return replace(_applied(connection, job, known, told), mark=mark)
+
+
+def never_taken(attempt: AttemptId) -> AttemptReport:
+    """What becomes of one that is to end, and was dispatched to a node that has not got it."""
+    end = ExitInfo.not_started("QUEUE", 0, reason="it was cancelled before its node had it", source=ExitSource.NONE)
+    return AttemptReport(attempt=attempt, end=end, cancelled=True)
 
 
 def _mark(connection: sqlite3.Connection, job: JobRecord) -> Mark:

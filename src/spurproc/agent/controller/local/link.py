@@ -61,17 +61,20 @@ class LocalLink:
             return await self._standing(free) or await self._next(free) or Nothing()
 
     async def _standing(self, free: NodeView) -> Dispatch | Cancel | None:
-        """An order that the node has not shown that it has."""
+        """An order that the node has not shown that it has; what is to end there before what is to run."""
         controller = self._controller
-        for attempt in list(controller.unheld):
-            if free.holds(attempt):
-                del controller.unheld[attempt]
-            elif (spec := await controller.dispatch_again(attempt)) is not None:
-                return Dispatch(attempt=attempt, spec=spec)
+        for attempt in [one for one in controller.unheld if free.holds(one)]:
+            del controller.unheld[attempt]
         for attempt, order in list(controller.unheeded.items()):
+            if attempt in controller.unheld:  # there is nothing of it that could end
+                continue
             if not free.cancelling(attempt):
                 return order
             del controller.unheeded[attempt]
+        for attempt in list(controller.unheld):
+            spec = await controller.dispatch_again(attempt, free)
+            if spec is not None:
+                return Dispatch(attempt=attempt, spec=spec)
         return None
 
     async def _next(self, free: NodeView) -> Dispatch | None:

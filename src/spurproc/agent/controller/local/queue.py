@@ -22,6 +22,7 @@ __all__ = [
     "Submitted",
     "Unreadable",
     "dispatch",
+    "dispatched_spec",
     "end_in_queue",
     "find_job",
     "head",
@@ -32,6 +33,7 @@ __all__ = [
     "raise_floor",
     "spec_of",
     "submit",
+    "take_back",
     "take_number",
 ]
 
@@ -184,6 +186,22 @@ def _dispatched(connection: sqlite3.Connection, attempt: AttemptId, at: float) -
         )
         return spec_of(connection, attempt.job_id)
     return None
+
+
+def dispatched_spec(connection: sqlite3.Connection, attempt: AttemptId) -> JobSpec | None:
+    """What belongs to a node as this attempt. None where nothing does. Raises RecordInvalid."""
+    query = "SELECT 1 FROM jobs WHERE job_id = ? AND run_attempt = ? AND state = 'dispatched'"
+    found = connection.execute(query, (attempt.job_id, attempt.run_attempt)).fetchone()
+    return None if found is None else spec_of(connection, attempt.job_id)
+
+
+def take_back(connection: sqlite3.Connection, attempt: AttemptId) -> bool:
+    """Back to its place in the queue, as the same attempt, from a node that never got it. False where it is to end, or has."""
+    gone = connection.execute(
+        "DELETE FROM attempts WHERE job_id = ? AND run_attempt = ? AND cancel IS NULL AND report IS NULL",
+        (attempt.job_id, attempt.run_attempt),
+    )
+    return gone.rowcount == 1 and _move(connection, attempt, JobState.DISPATCHED, JobState.QUEUED)
 
 
 def hold(connection: sqlite3.Connection, job_id: int, why: str) -> None:
