@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from spurproc import AlreadyGone, NotPermitted, RuntimeId, SpawnPlan, Step, StepSpec, launch
+from spurproc import AlreadyGone, NotPermitted, RuntimeId, SpawnPlan, SpurprocError, Step, StepSpec, launch
 from spurproc.client import launch as launch_module
+from spurproc.client.host_link import PROGRAM_VARIABLE
 from tests.steps import WAIT_S, Steps
 
 _SPEC = StepSpec(runtime_id=RuntimeId(7, 1, 0), plan=SpawnPlan(argv=["true"]))
@@ -87,3 +89,17 @@ def test_one_that_goes_after_the_last_look_gets_nothing(
     with pytest.raises(AlreadyGone):
         _launch(path, _inode(path))
     assert not path.exists() or os.listdir(path) == []
+
+
+def test_a_host_serves_the_folder_of_who_started_it_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It opens a path: what stands there by then gets no file, and the launch fails."""
+    path = tmp_path / "state"
+    path.mkdir(mode=0o700)
+    stepd, program = Path(sys.executable).with_name("spurstepd"), tmp_path / "late"
+    program.write_text(f'#!/bin/sh\nmv {path} {tmp_path}/moved\nmkdir -m 700 {path}\nexec {stepd} "$@" 2>>{tmp_path}/said\n')
+    program.chmod(0o755)
+    monkeypatch.setenv(PROGRAM_VARIABLE, str(program))
+    with pytest.raises(SpurprocError):
+        _launch(path, _inode(path))
+    assert "another folder stands there" in (tmp_path / "said").read_text()
+    assert os.listdir(path) == []

@@ -131,8 +131,10 @@ def _starting(state: StateFolder) -> Generator[Watch, None, None]:
 def _spawn(state: StateFolder, ready_fd: int) -> None:
     root = find_cgroup_root()
     cgroup = None if root is None else Cgroup.open(root.supervisors)
+    facts = os.fstat(state.folder.fileno())  # it opens the path, where another folder may stand by then
     try:
-        argv = [_program(), "--state-dir", state.path, "--ready-fd", str(ready_fd)]
+        inode = f"{facts.st_dev}:{facts.st_ino}"
+        argv = [_program(), "--state-dir", state.path, "--folder-inode", inode, "--ready-fd", str(ready_fd)]
         spawn(SpawnPlan(argv=argv, cwd="/", pass_fds=(ready_fd,), cgroup=cgroup, detach=True)).pidfd.close()
     finally:
         if cgroup is not None:

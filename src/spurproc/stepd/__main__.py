@@ -33,7 +33,7 @@ def run() -> int:
     prctl.set_name("spurstepd")
     prctl.set_proctitle(f"spurstepd: {arguments.state_dir}")
     try:
-        with StateFolder.open(arguments.state_dir) as state, open_host_folder(state) as folder:
+        with StateFolder.open(arguments.state_dir, inode=arguments.folder_inode) as state, open_host_folder(state) as folder:
             lock = FolderLock.take(folder, create=True)
             if lock is None:
                 return _ANOTHER_SERVES
@@ -48,10 +48,16 @@ def run() -> int:
 def _parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="spurstepd", description="The host of a state folder's step supervisors.")
     parser.add_argument("--state-dir", required=True, help="the state folder; it has to exist")
+    parser.add_argument("--folder-inode", type=_inode, metavar="DEV:INO", help="serve only if it is the folder that is there")
     parser.add_argument("--ready-fd", type=int, default=-1, help="a descriptor that gets one byte once the host can be reached")
     parser.add_argument("--idle-s", type=float, default=_IDLE_S, help="seconds without steps and peers after which it ends")
     parser.add_argument("--version", action="version", version=VERSION)
     return parser.parse_args()
+
+
+def _inode(text: str) -> tuple[int, int]:
+    device, _, inode = text.partition(":")
+    return int(device), int(inode)
 
 
 def _serve(host: Host, ready_fd: int) -> None:
