@@ -44,15 +44,16 @@ def test_one_that_ignores_the_first_signal_gets_the_next(tmp_path: Path) -> None
 def test_a_job_that_waits_for_its_prolog_is_never_launched(tmp_path: Path) -> None:
     """The prolog is waited for, and its epilog cleans up behind it."""
     gate, ran = Gate(tmp_path / "gate"), tmp_path / "ran"
-    hooks = {"prolog-argv": f"/bin/sh -c 'read x <{gate.path}'", "epilog-argv": f"/bin/sh -c 'echo >{tmp_path}/epilog'"}
+    hooks = {"prolog-argv": f"/bin/sh -c 'read x <{gate.path}; exit 0'", "epilog-argv": f"/bin/sh -c 'echo >{tmp_path}/epilog'"}
     with Agents(tmp_path / "state", hooks).start() as agent:
         job = agent.submit(f"touch {ran}")
         agent.until("1.1", "prolog")
         agent.ask(f"cancel {job}")
         gate.open()
         told = agent.ask(f"ended {job}")
-        assert (told["cancelled"], told["end"]) == (True, "not started: ended before exec at stage NONE")
+        assert told == {"end": "not started: ended before exec at stage NONE", "cancelled": True, "fault": None}
         agent.until("1.1", "none")
+        assert agent.ask("drains") == []
         assert (tmp_path / "epilog").exists()
         assert not ran.exists()
 

@@ -8,7 +8,7 @@ import pytest
 
 from spurproc import KillPlan
 from spurproc.agent.resources.request import ResourceRequest
-from tests.agents import Agents
+from tests.agents import NOTHING_LEFT, Agents
 from tests.node_tree import NodeTree
 from tests.steps import Gate
 
@@ -115,6 +115,41 @@ def test_a_tree_that_cannot_be_ended_is_held_and_named(tmp_path: Path) -> None:
         assert agent.ask(f"ended {job}") == {"end": "exited 4", "cancelled": True, "fault": None}
         agent.until("1.1", "none")
         assert agent.ask("claims") == {}
+
+
+def test_a_tree_that_outlives_its_leader_and_cannot_be_ended_is_held_though_nobody_cancelled_it(tmp_path: Path) -> None:
+    """Who it is is shown, and its CPU stays its own; with the end of all of it the job has the end of its leader."""
+    gate, begun, plan = Gate(tmp_path / "gate"), Gate(tmp_path / "begun"), KillPlan(steps=((15, 0.1),))
+    child = f"(trap '' TERM; echo >{begun.path}; read x <{gate.path}) &"
+    with Agents(tmp_path / "state", {"inventory-interval-s": "0.2"}).start() as agent:
+        job = agent.submit(f"{child} read x <{begun.path}; exit 4", kill_plan=plan)
+        agent.until("1.1", "held")
+        (held,) = agent.ask("held")
+        assert held.startswith("it cannot be ended: ")
+        assert agent.ask("claims") == {"1.1": [0]}
+        gate.open()
+        assert agent.ended(job) == "exited 4"
+        agent.until("1.1", "none")
+
+
+def test_a_job_that_is_a_reservation_holds_what_it_asked_for_and_ends_with_the_agent(tmp_path: Path) -> None:
+    """Nothing of it runs, so the node is taken out of the books all the same; cancelled, it gives all back at once."""
+    with Agents(tmp_path / "state", cpus=2).start() as agent:
+        first = agent.submit(reservation=True, resources=ResourceRequest(cpus=2))
+        agent.until("1.1", "running")
+        assert agent.ask("claims") == {"1.1": [0, 1]}
+        assert agent.folders() == NOTHING_LEFT
+        agent.ask(f"cancel {first}")
+        second = agent.submit(reservation=True)
+        agent.until("2.1", "running")
+        told = agent.ask(f"ended {first}")
+        assert told["cancelled"]
+        assert "not started" in told["end"]
+        assert agent.stop() == 0
+        assert "deregistered=true" in agent.facts("ends")[0].lower()
+        agent.start()
+        assert "not started" in agent.ended(second)
+        assert agent.ended(agent.submit("exit 3", resources=ResourceRequest(cpus=2))) == "exited 3"
 
 
 def test_an_operators_drain_stays_until_it_is_lifted(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ from spurproc.agent.attempts.table import AttemptEvent, Effect, move
 from spurproc.agent.attempts.watching import Watcher
 from spurproc.agent.controller.registration import BackOff
 from spurproc.agent.store.attempt_row import AttemptState
+from spurproc.core.exit_info import ExitInfo
+from spurproc.core.spawn.stage import SpawnStage
 from spurproc.errors import OwnershipLost, SpurprocError
 
 __all__ = ["EffectRunner"]
@@ -52,7 +54,7 @@ class EffectRunner:
         self._failpoint = failpoint
         self._tasks: set[asyncio.Task[None]] = set()
         starting = Starting(around, self.post, self.spawn)
-        watcher = Watcher(around, self.post, self.spawn, look_behind)
+        self.watcher = watcher = Watcher(around, self.post, self.spawn, look_behind)
         clearing = Clearing(around, self.post, self.spawn, freed)
 
         async def leave(attempt: Attempt) -> None:
@@ -124,6 +126,8 @@ class EffectRunner:
         attempt.state = answer.state
         if answer.effects:
             self._around.ownership.require()
+        if Effect.RECORD_END in answer.effects:
+            attempt.end = attempt.end or _without_a_step(attempt)
         for effects in _grouped(answer.effects):
             await self._carry_out(attempt, effects)
         for listener in self._around.listeners:
@@ -181,6 +185,12 @@ class EffectRunner:
                     log.debug("forgotten")
                 case _:
                     pass
+
+
+def _without_a_step(attempt: Attempt) -> ExitInfo:
+    """It was told to end before it was launched, or is a reservation."""
+    words = "a reservation that was given back" if attempt.is_reservation else "it was cancelled before it was launched"
+    return ExitInfo.not_started(SpawnStage.NONE.name, 0, reason=words)
 
 
 def _grouped(effects: tuple[Effect, ...]) -> Iterator[tuple[Effect, ...]]:

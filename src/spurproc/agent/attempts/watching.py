@@ -106,12 +106,16 @@ class Watcher:
         back_off = BackOff(first_s=_LOOK_AFTER_S, last_s=_LOOK_LAST_S)
         while attempt.end is None:
             await asyncio.sleep(back_off.next_s())
-            try:
-                status = await self._around.blocking.run(self._step(attempt).status)
-            except (SpurprocError, OSError):
-                continue
-            if status.state not in _OVER and (status.held_by or status.state is StepState.HELD):
-                self._hold(attempt, f"it cannot be ended: {'; '.join(status.held_by)}")
+            await self.look(attempt)
+
+    async def look(self, attempt: Attempt) -> None:
+        """Whether its kill plan is over, and something of it lives on: that is named, and held."""
+        try:
+            status = await self._around.blocking.run(self._step(attempt).status)
+        except (SpurprocError, OSError):
+            return
+        if attempt.end is None and status.state not in _OVER and (status.held_by or status.state is StepState.HELD):
+            self._hold(attempt, f"it cannot be ended: {'; '.join(status.held_by)}")
 
 
 def is_gone(attempt: Attempt) -> bool:
