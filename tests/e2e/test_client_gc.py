@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from spurproc import AlreadyGone, Busy, Cgroup, Hook, InvalidArgument, RuntimeId, Step, gc
+from spurproc.client.collection import sweep
 from spurproc.core.durable.lock import FolderLock
 from spurproc.core.durable.private_folder import PrivateFolder
 from tests.step_records import ACKNOWLEDGED, ENDED, write_step
@@ -134,6 +135,21 @@ def test_what_killed_launches_and_removals_left_is_swept(tmp_path: Path) -> None
         os.utime(state / "runtime" / name, (0, 0))
     assert gc(state).swept == (".new-3.1.0-aa", ".new-4.1.0-aa")
     assert os.listdir(state / "runtime") == []
+
+
+def test_who_alone_launches_there_sweeps_what_is_young_as_well(tmp_path: Path) -> None:
+    """And looks at no step, and at nothing whose lock is held."""
+    state = tmp_path / "state"
+    write_step(state, RuntimeId(1, 1, 0), ACKNOWLEDGED)
+    for number in (2, 3):
+        write_step(state, RuntimeId(number, 1, 0), (), name=f".new-{number}.1.0-aa")
+        (state / "runtime" / f".new-{number}.1.0-aa" / "launch.json").unlink()
+    (state / "runtime" / ".new-4.1.0-aa").mkdir(mode=0o700)
+    with PrivateFolder.open(state / "runtime" / ".new-3.1.0-aa") as folder, FolderLock.take(folder) or pytest.fail("held"):
+        report = sweep(state)
+    assert report.swept == (".new-2.1.0-aa", ".new-4.1.0-aa")
+    assert [kept.name for kept in report.kept] == [".new-3.1.0-aa"]
+    assert sorted(os.listdir(state / "runtime")) == [".new-3.1.0-aa", "1.1.0"]
 
 
 def test_no_link_is_followed_however_deep_a_job_has_dug(tmp_path: Path) -> None:

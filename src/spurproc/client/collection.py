@@ -17,7 +17,7 @@ from spurproc.proto.launch_record import LAUNCH_NAME
 from spurproc.proto.runtime_id import RuntimeId
 from spurproc.proto.step_folder import NEW_PREFIX, OLD_PREFIX, StateFolder, StepFolder
 
-__all__ = ["GcReport", "KeptFolder", "gc"]
+__all__ = ["GcReport", "KeptFolder", "gc", "sweep"]
 
 _BEGINNING_S = 60.0
 """A launcher that has made its folder has its lock, and a launch record in it, long before."""
@@ -60,12 +60,26 @@ def gc(state_dir: str | os.PathLike[str], older_than_s: float = 0.0, *, only: Co
     return GcReport(removed=tuple(collection.removed), swept=tuple(collection.swept), kept=tuple(collection.kept))
 
 
+def sweep(state_dir: str | os.PathLike[str]) -> GcReport:
+    """Remove what killed launches and removals have left behind, however lately, and look at no step.
+
+    For who knows that nobody launches there: of a launch that has made its folder and not taken its lock yet, the folder goes.
+    Raises as `adopt`.
+    """
+    with StateFolder.open(state_dir) as state:
+        collection = _Collection(state, 0.0, beginning_s=0.0)
+        for name in state.names()[1]:
+            collection.sweep(name)
+    return GcReport(removed=(), swept=tuple(collection.swept), kept=tuple(collection.kept))
+
+
 class _Collection:
     """One run. Borrows the state folder."""
 
-    def __init__(self, state: StateFolder, older_than_s: float) -> None:
+    def __init__(self, state: StateFolder, older_than_s: float, *, beginning_s: float = _BEGINNING_S) -> None:
         self._state = state
         self._older_than_s = older_than_s
+        self._beginning_s = beginning_s
         self.removed: list[RuntimeId] = []
         self.swept: list[str] = []
         self.kept: list[KeptFolder] = []
@@ -101,7 +115,7 @@ class _Collection:
             return
         try:
             with self._state.runtime.open_folder(name) as folder:
-                reason = _sweep(folder, name)
+                reason = self._sweep(folder, name)
         except SpurprocError as error:
             if isinstance(error, AlreadyGone) and not self._state.runtime.has(name):
                 return
@@ -111,32 +125,29 @@ class _Collection:
         else:
             self.swept.append(name)
 
+    def _sweep(self, folder: PrivateFolder, name: str) -> str:
+        """Empty where it is gone now. Who makes it holds its lock from its beginning, who deletes it to its end."""
+        if not folder.has("lock"):
+            return self._sweep_bare(folder, name)
+        lock = FolderLock.take(folder)
+        if lock is None:
+            return "its lock is held"
+        with lock:
+            if not folder.is_named():
+                raise AlreadyGone(2, f"the folder {folder.path!r} was renamed")
+            if name.startswith(NEW_PREFIX) and not folder.has(LAUNCH_NAME) and self._is_young(folder):
+                return "its launch may be beginning"
+            delete_folder(folder)
+        return ""
 
-def _sweep(folder: PrivateFolder, name: str) -> str:
-    """Empty where it is gone now. Who makes it holds its lock from its beginning, who deletes it to its end."""
-    if not folder.has("lock"):
-        return _sweep_bare(folder, name)
-    lock = FolderLock.take(folder)
-    if lock is None:
-        return "its lock is held"
-    with lock:
-        if not folder.is_named():
-            raise AlreadyGone(2, f"the folder {folder.path!r} was renamed")
-        if name.startswith(NEW_PREFIX) and not folder.has(LAUNCH_NAME) and _is_young(folder):
+    def _sweep_bare(self, folder: PrivateFolder, name: str) -> str:
+        if name.startswith(NEW_PREFIX) and self._is_young(folder):
             return "its launch may be beginning"
-        delete_folder(folder)
-    return ""
+        folder.remove()  # what is in it without a lock is not ours
+        return ""
 
-
-def _sweep_bare(folder: PrivateFolder, name: str) -> str:
-    if name.startswith(NEW_PREFIX) and _is_young(folder):
-        return "its launch may be beginning"
-    folder.remove()  # what is in it without a lock is not ours
-    return ""
-
-
-def _is_young(folder: PrivateFolder) -> bool:
-    return time.time() - os.fstat(folder.fileno()).st_mtime < _BEGINNING_S
+    def _is_young(self, folder: PrivateFolder) -> bool:
+        return time.time() - os.fstat(folder.fileno()).st_mtime < self._beginning_s
 
 
 def _age_s(folder: PrivateFolder, name: str) -> float:

@@ -25,6 +25,7 @@ from spurproc.agent.store.attempt_row import AttemptRow, AttemptState, CancelInt
 from spurproc.agent.store.attempts import accept, load_all, spec_of
 from spurproc.agent.store.drains import Drain, DrainKind
 from spurproc.client.adoption import RefusedFolder, adopt
+from spurproc.client.collection import sweep
 from spurproc.client.step import Step
 from spurproc.core.exit_info import ExitInfo
 from spurproc.core.spawn.stage import SpawnStage
@@ -53,6 +54,8 @@ class Found:
     """Steps beside the batch step."""
     bad: dict[AttemptId, str] = field(default_factory=dict)
     strange: list[RefusedFolder] = field(default_factory=list)
+    swept: tuple[str, ...] = ()
+    """What launches and removals that were cut short had left; it is gone."""
 
     @property
     def seen(self) -> set[AttemptId]:
@@ -61,9 +64,13 @@ class Found:
 
 
 def look(state_dir: str) -> Found:
-    """The step folders. Blocks for the disk, as long as it takes to read a few small files of each. Raises as `adopt`."""
+    """The step folders. Blocks for the disk, as long as it takes to read a few small files of each. Raises as `adopt`.
+
+    What an agent that was killed has left of a launch, or of a removal, goes: whoever owns the state folder alone launches there.
+    """
     found = Found()
     with StateFolder.open(state_dir, create=True):
+        found.swept = sweep(state_dir).swept
         adoption = adopt(state_dir)
     for step in adoption.steps:
         if step.runtime_id.step_id == BATCH_STEP:
@@ -90,6 +97,8 @@ async def reconcile(around: Surroundings, attempts: Attempts) -> Found:
     taken += [_of_bad(around, attempt, why) for attempt, why in found.bad.items() if attempt not in known]
     _restore(around, taken)
     _displace(around, taken)
+    for name in found.swept:
+        around.log.info("swept", folder=name)
     for step in found.others:
         around.log.warning("left alone", step=str(step.runtime_id), why="this release launches no such step")
     for strange in found.strange:
