@@ -23,6 +23,7 @@ from spurproc.client.spec import StepSpec
 from spurproc.client.step import Step
 from spurproc.core.durable.journal import JOURNAL_NAME, read_journal
 from spurproc.core.exit_info import ExitInfo, ExitKind
+from spurproc.core.spawn.stage import SpawnStage
 from spurproc.errors import AlreadyGone, InvalidArgument, SpurprocError
 from spurproc.proto.attempt_id import AttemptId
 from spurproc.proto.codec import decode
@@ -35,6 +36,7 @@ from spurproc.proto.step_folder import RUNTIME_NAME
 __all__ = [
     "Launched",
     "Traces",
+    "cut_short",
     "find_step",
     "launch_step",
     "prepare",
@@ -155,6 +157,13 @@ def told_end(around: Surroundings, attempt: Attempt, spec: JobSpec, end: ExitInf
     with suppress(SpurprocError):
         return replace(end, reason=start_failure(spec, step_spec(around, attempt.id, _given(attempt), spec), end) or end.reason)
     return end
+
+
+def cut_short(end: ExitInfo) -> str | None:
+    """Why it is the node's fault that it never ran: who launched it was killed on the way. None of any other end."""
+    if end.kind is not ExitKind.NOT_STARTED or end.stage != SpawnStage.GATE.name:
+        return None
+    return f"its launch was cut short: {end.reason or 'nobody has told it to start'}"
 
 
 def remove_step(step: Step) -> None:

@@ -8,18 +8,22 @@ from contextlib import suppress
 from typing import Any
 
 from spurproc.agent.attempts.attempt import Attempt
-from spurproc.agent.attempts.step import spec_for, told_end, traces_of
+from spurproc.agent.attempts.step import Traces, cut_short, spec_for, told_end, traces_of
 from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.attempts.table import AttemptEvent
 from spurproc.agent.controller.registration import BackOff
+from spurproc.agent.store.attempt_row import AttemptState
 from spurproc.client.step import Step
+from spurproc.core.cgroup.cgroup import Cgroup
+from spurproc.core.cgroup.record import CgroupRecord
 from spurproc.core.exit_info import ExitInfo, ExitKind
 from spurproc.core.observation import Liveness
-from spurproc.errors import AlreadyGone, SpurprocError
+from spurproc.errors import AlreadyGone, OwnershipLost, SpurprocError
 from spurproc.proto.step_state import StepState
 
 __all__ = ["Watcher", "is_gone"]
 
+_READY_FIRST_S, _READY_LAST_S = 0.02, 1.0
 _LOOK_AFTER_S = 5.0
 _WALKED_WITHIN_S = 60.0
 """Where no supervisor answers, and the plan is walked from here: a thread is not given away for ever."""
@@ -46,15 +50,26 @@ class Watcher:
     async def watch(self, attempt: Attempt) -> None:
         """Its end comes as an event. One that was launched by an agent before us is looked at first."""
         if attempt.trace.is_empty:
-            attempt.trace, started_at = await self._around.blocking.run(traces_of, self._around, attempt.id)
-            attempt.started_at = attempt.started_at or started_at
+            await self._look(attempt)
         self._spawn(self._watch_step(attempt))
+
+    async def _look(self, attempt: Attempt) -> None:
+        """Who runs it; and what whoever was killed has begun, and did not come to write down."""
+        traces, frozen = await self._around.blocking.run(_looked_at, self._around, attempt)
+        attempt.trace = traces.trace
+        attempt.started_at = attempt.started_at or traces.started_at
+        if traces.started_at is None and attempt.cancel is None:
+            self._spawn(self._start(attempt))
+        if frozen is not (attempt.state is AttemptState.SUSPENDED):
+            self._post(attempt, AttemptEvent.SUSPENDED if frozen else AttemptEvent.RESUMED)
 
     async def _watch_step(self, attempt: Attempt) -> None:
         end = await self.over(attempt)
         if attempt.started_at is None and end.kind is not ExitKind.NOT_STARTED:  # nobody had written it down when it was launched
             attempt.started_at = (await self._around.blocking.run(traces_of, self._around, attempt.id)).started_at
         if end.kind is ExitKind.NOT_STARTED:
+            if attempt.cancel is None:
+                attempt.node_fault = attempt.node_fault or cut_short(end)
             with suppress(SpurprocError):
                 end = told_end(self._around, attempt, await spec_for(self._around, attempt), end)
         attempt.end = attempt.end or end
@@ -87,6 +102,31 @@ class Watcher:
             raise AlreadyGone(2, f"attempt {attempt.id} has no step")
         return attempt.step
 
+    async def _start(self, attempt: Attempt) -> None:
+        """Tell it to start, once it waits for that: who launched it may have been killed before it did so."""
+        back_off = BackOff(first_s=_READY_FIRST_S, last_s=_READY_LAST_S)
+        try:
+            while True:
+                if not await self._is_new(attempt):
+                    return
+                await asyncio.sleep(back_off.next_s())
+        except OwnershipLost:
+            raise
+        except SpurprocError as error:  # it ends by itself where nobody can tell it, and whoever watches it sees how
+            self._around.log.debug("cannot be told to start", attempt=str(attempt.id), error=str(error))
+
+    async def _is_new(self, attempt: Attempt) -> bool:
+        """Whether it does not even wait to be told yet. If it does, it is told."""
+        if attempt.end is not None or attempt.cancel is not None:
+            return False
+        step = self._step(attempt)
+        state = (await self._around.blocking.run(step.status)).state
+        if state is StepState.READY:
+            self._around.ownership.require()
+            await self._around.blocking.run(step.start)
+            self._around.log.info("started", attempt=str(attempt.id))
+        return state is StepState.NEW
+
     async def terminate(self, attempt: Attempt) -> None:
         """Beside everything else: it is over when its end comes."""
         self._spawn(self._terminate(attempt))
@@ -116,6 +156,21 @@ class Watcher:
             return
         if attempt.end is None and status.state not in _OVER and (status.held_by or status.state is StepState.HELD):
             self._hold(attempt, f"it cannot be ended: {'; '.join(status.held_by)}")
+
+
+def _looked_at(around: Surroundings, attempt: Attempt) -> tuple[Traces, bool]:
+    """And whether it stands still; of one that has no cgroup nobody can tell that, and what was written down stands."""
+    traces = traces_of(around, attempt.id)
+    record = traces.trace.cgroup
+    return traces, attempt.state is AttemptState.SUSPENDED if record is None else _is_frozen(record)
+
+
+def _is_frozen(record: CgroupRecord) -> bool:
+    try:
+        with Cgroup.open(record.path, record.inode) as cgroup:
+            return cgroup.events().read().frozen
+    except SpurprocError:
+        return False
 
 
 def is_gone(attempt: Attempt) -> bool:
