@@ -47,9 +47,10 @@ model-check: $(TOOLS)
 test-vm: wheel
 	@PYTHON=$(BIN)/python tests/vm/run $(VM_TESTS)
 
-# The whole crash matrix, of which `make test` plays a part. CRASH=everywhere: with each place in each scene, not only in the first that passes it.
+# The whole crash matrices, of a step and of the agent, of which `make test` plays a part. CRASH=everywhere: with each place of a step in
+# each scene, not only in the first that passes it.
 crash: $(BUILT)
-	@$(if $(CRASH),SPURPROC_TEST_CRASH_EVERYWHERE=1) $(BIN)/python -m pytest tests/crash
+	@$(if $(CRASH),SPURPROC_TEST_CRASH_EVERYWHERE=1) $(BIN)/python -m pytest tests/crash tests/agent_crash
 
 # What is measured over minutes, and printed.
 endurance: $(BUILT)

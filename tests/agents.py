@@ -56,6 +56,8 @@ def await_change(watch: FolderWatch) -> None:
 class Agents:
     """One state folder, and the agents that serve it one after the other."""
 
+    program = "tests.spurd_program"
+
     def __init__(
         self,
         path: Path,
@@ -73,13 +75,13 @@ class Agents:
         """
         self.path = path
         self.settings = {"state-dir": str(path), "memory-bytes": str(1 << 30)} | dict(settings or {})
-        self._env = {} if cpus is None else {CPUS_VARIABLE: str(cpus)}
+        self.env = {} if cpus is None else {CPUS_VARIABLE: str(cpus)}
         if root is not None:
-            self._env[ROOT_VARIABLE] = root
+            self.env[ROOT_VARIABLE] = root
         if remote is not None:
-            self._env[REMOTE_VARIABLE] = remote
+            self.env[REMOTE_VARIABLE] = remote
         if odd:
-            self._env[ODD_VARIABLE] = str(path.parent)
+            self.env[ODD_VARIABLE] = str(path.parent)
         self.steps = Steps(path / "steps")
         self.process: subprocess.Popen[bytes] | None = None
         self.log = path.with_name(f"{path.name}.log")
@@ -128,13 +130,13 @@ class Agents:
         ]
         env = (
             os.environ
-            | self._env
+            | self.env
             | ({} if self.release is None else self.release.environment)
             | ({} if crash is None else {CRASH_VARIABLE: crash})
         )
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.spurd_program", "--log-level", "debug", *flags],
+                [sys.executable, "-m", self.program, "--log-level", "debug", *flags],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -7,6 +7,8 @@ from pathlib import Path
 
 TREES = Path(__file__).parent / "data" / "inventory"
 
+_PLACES_OF_GPUS = ("/sys/bus/pci/devices", "/proc/driver/nvidia/gpus")
+
 
 class NodeTree:
     """What a reader sees as `/`."""
@@ -46,3 +48,18 @@ class NodeTree:
         """There, and not to be read by anybody, root neither: a folder has its name."""
         self.remove(path)
         self.at(path).mkdir()
+
+    def take_out(self, gpu: str) -> None:
+        """An NVIDIA GPU, by its address."""
+        for place in _PLACES_OF_GPUS:
+            if self.at(f"{place}/{gpu}").exists():
+                self.at(f"{place}/{gpu}").rename(self._kept(place, gpu))
+
+    def put_back(self, gpu: str) -> None:
+        """One that was taken out."""
+        for place in _PLACES_OF_GPUS:
+            if self._kept(place, gpu).exists():
+                self._kept(place, gpu).rename(self.at(f"{place}/{gpu}"))
+
+    def _kept(self, place: str, gpu: str) -> Path:
+        return self.at(f"/{gpu}{place.replace('/', '_')}")

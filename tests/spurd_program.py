@@ -1,7 +1,6 @@
 """`spurd serve` with a door for tests: a socket in the state folder that takes one line at a time, and points to crash at.
 
-`python -m tests.spurd_program [--SETTING VALUE]...`. SPURD_TEST_CRASH: `<NAME of an Effect> <before or after> <which time>
-<signal that it sends itself>`.
+`python -m tests.spurd_program [--SETTING VALUE]...`. SPURD_TEST_CRASH: see `tests.agent_crash.points`.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -19,9 +17,8 @@ from typing import Any
 
 import msgspec
 
-from spurproc.agent.attempts import step
+from spurproc.agent.attempts import reporting, step
 from spurproc.agent.attempts.effects import Failpoint
-from spurproc.agent.attempts.table import Effect
 from spurproc.agent.configuration.loading import load_configuration
 from spurproc.agent.controller.link import Acknowledged, AttemptReport, ControllerLink, RefusedForGood, Unreachable
 from spurproc.agent.controller.local.controller import LocalController
@@ -29,7 +26,7 @@ from spurproc.agent.controller.local.link import LocalLink
 from spurproc.agent.daemon import inventory_reader
 from spurproc.agent.daemon.agent import Agent, Parts
 from spurproc.agent.daemon.serve import serve
-from spurproc.agent.inventory.reading import Inventory
+from spurproc.agent.inventory.reading import Gpu, Inventory
 from spurproc.agent.jobs.job_spec import JobSpec
 from spurproc.agent.resources.request import ResourceRequest
 from spurproc.client.spec import StepSpec
@@ -43,8 +40,11 @@ DOOR = "door.sock"
 CRASH_VARIABLE = "SPURD_TEST_CRASH"
 ROOT_VARIABLE = "SPURD_TEST_ROOT"
 CPUS_VARIABLE = "SPURD_TEST_CPUS"
+GPUS_VARIABLE = "SPURD_TEST_GPUS"
 ODD_VARIABLE = "SPURD_TEST_ODD"
 REMOTE_VARIABLE = "SPURD_TEST_REMOTE"
+AGAIN_VARIABLE = "SPURD_TEST_AGAIN_S"
+"""After how long a report is offered again that was refused for good."""
 
 
 @asynccontextmanager
@@ -78,12 +78,30 @@ async def _answer(agent: Agent, line: bytes) -> Any:
         case b"submit":
             await agent.registration.registered.wait()
             return (await agent.controller.submit(decode(rest, JobSpec, "a spec"), submitted_by=0)).job_id
+        case b"submit-as":
+            await agent.registration.registered.wait()
+            key, _, content = rest.partition(b" ")
+            return (await agent.controller.submit(decode(content, JobSpec, "a spec"), submitted_by=0, key=key.decode())).job_id
         case b"ended":
             job = await agent.controller.ended(int(rest))
             report = (await agent.controller.attempts(job.job_id))[-1].report
             return None if report is None else {"end": str(report.end), "cancelled": report.cancelled, "fault": report.node_fault}
         case b"history":
             return [_told(one.report) for one in await agent.controller.attempts(int(rest))]
+        case b"job":
+            job = await agent.controller.job(int(rest))
+            return [job.state.value, job.run_attempt, job.requeue_wanted]
+        case b"refused":
+            return await _refused(agent, AttemptId.parse(rest.decode()))
+        case b"jobs":
+            return [job.job_id for job in await agent.controller.jobs()]
+        case b"crash":
+            sys.modules["tests.agent_crash.points"].arm(rest.decode())
+            return None
+        case b"passed":
+            return sys.modules["tests.agent_crash.points"].passed()
+        case b"faults":
+            return [one.report.node_fault or "" for one in await agent.controller.attempts(int(rest)) if one.report]
         case b"cancel":
             return (await agent.controller.cancel(int(rest), uid=0, why="by the test")).value
         case b"requeue":
@@ -133,6 +151,14 @@ async def _until(agent: Agent, attempt: str, *states: str) -> str:
     return state
 
 
+async def _refused(agent: Agent, attempt: AttemptId) -> None:
+    """Until its report has been."""
+    while (known := agent.attempts.find(attempt)) is None or not known.refusals:
+        moved = asyncio.get_running_loop().create_future()
+        _WAITING.append(moved)
+        await moved
+
+
 _WAITING: list[asyncio.Future[None]] = []
 
 
@@ -162,20 +188,16 @@ class _OddLink(LocalLink):
         return await super().report(report)
 
 
-def _crash() -> Failpoint | None:
+def _failpoint(state_dir: str) -> Failpoint | None:
+    """Where this agent may be struck, if anywhere: what stands around its functions then is in nobody else's way."""
     if CRASH_VARIABLE not in os.environ:
         return None
-    name, where, which, number = os.environ[CRASH_VARIABLE].split()
-    left = int(which)
+    from tests.agent_crash import points  # noqa: PLC0415 - it is more than half of what else is imported
 
-    def failpoint(effect: Effect, at: str) -> None:
-        nonlocal left
-        if (effect.name, at) == (name, where):
-            left -= 1
-            if left == 0:
-                signal.raise_signal(signal.Signals[number])
-
-    return failpoint
+    points.install(state_dir)
+    if os.environ[CRASH_VARIABLE]:
+        points.arm(os.environ[CRASH_VARIABLE])
+    return points.at_effect
 
 
 def _have_cpus(count: int) -> None:
@@ -188,7 +210,12 @@ def _have_cpus(count: int) -> None:
         return replace(made, plan=replace(made.plan, affinity=os.sched_getaffinity(0)), cgroup_limits=CgroupLimits())
 
     step.step_of_job = on_real_cpus  # type: ignore[assignment,attr-defined]
-    inventory_reader.scan = lambda _: Inventory(cpus=tuple(range(count)), memory_bytes=1 << 34)  # type: ignore[assignment,attr-defined]
+    gpus = tuple(
+        Gpu(kind="nvidia", pci_address=f"0000:{number + 1:02x}:00.0", uuid=f"GPU-{number}")
+        for number in range(int(os.environ.get(GPUS_VARIABLE, "0")))
+    )
+    there = Inventory(cpus=tuple(range(count)), memory_bytes=1 << 34, gpus=gpus)
+    inventory_reader.scan = lambda _: there  # type: ignore[assignment,attr-defined]
 
 
 def _link() -> Callable[[LocalController], ControllerLink]:
@@ -200,13 +227,14 @@ def _link() -> Callable[[LocalController], ControllerLink]:
 def main() -> int:
     if CPUS_VARIABLE in os.environ:
         _have_cpus(int(os.environ[CPUS_VARIABLE]))
+    reporting._REFUSED_FIRST_S = float(os.environ.get(AGAIN_VARIABLE, reporting._REFUSED_FIRST_S))
     words = sys.argv[1:]
     flags = {flag[2:].replace("-", "_"): value for flag, value in zip(words[::2], words[1::2], strict=True)}
     return serve(
         load_configuration(flags, environment={}),
         Parts(
             service=_door,
-            failpoint=_crash(),
+            failpoint=_failpoint(flags["state_dir"]),
             inventory_root=os.environ.get(ROOT_VARIABLE, "/"),
             link=_link(),
         ),

@@ -16,8 +16,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import prctl
-
 from spurproc.client.host_link import HostLink
 from spurproc.client.step import Step
 from spurproc.core.cgroup.root import find_cgroup_root
@@ -30,6 +28,7 @@ from spurproc.proto.step_folder import StateFolder
 from spurproc.proto.step_state import StepState
 from spurproc.stepd.host_socket import tell_host
 from tests import cgroup_folder
+from tests.bystander import Bystander
 from tests.crash.child import Child
 from tests.crash.conductor import Conductor, Rule, Stand, let_go
 from tests.crash.points import HOST, LAUNCHER, SUPERVISOR, VARIABLE, install_launcher
@@ -60,8 +59,7 @@ class Theatre:
         self._ask = os.open(folder / "ask", os.O_RDWR | os.O_CLOEXEC)
         assert self._zygote.stdout is not None
         assert self._zygote.stdout.readline() == b"ready\n"
-        self._bystander = Child(_stand_by)
-        self.bystander_pid = self._bystander.pid
+        self.bystander = Bystander()
 
     def next_job(self) -> int:
         """No number is used twice, so that nobody is taken for another."""
@@ -91,7 +89,7 @@ class Theatre:
 
     def close(self) -> None:
         """The session is over."""
-        self._bystander.close()
+        self.bystander.close()
         os.close(self._ask)
         self._zygote.kill()
         self._zygote.wait()
@@ -111,12 +109,6 @@ def _has_let_go(conductor: Conductor, step: str) -> bool:
     living = {host.pid for host in conductor.living(HOST)}
     begun = Counter(place.when for pid, place in acts if pid in living)
     return begun["before"] == begun["after"]
-
-
-def _stand_by() -> None:
-    """Every signal that can be is kept waiting, so that one that came can be seen. Ends with the run, however that does."""
-    prctl.set_pdeathsig(signal.SIGKILL)
-    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
 
 
 class Run:

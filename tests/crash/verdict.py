@@ -118,7 +118,7 @@ class Leftovers:
 
     def faults(self) -> list[str]:
         """Once the step is over. Waits for its supervisor to leave, and for its host to let go of it."""
-        return [*self._processes(), *self._cgroup_faults(), *self._files(), *_bystander(self._theatre)]
+        return [*self._processes(), *self._cgroup_faults(), *self._files(), *self._theatre.bystander.felt()]
 
     def _processes(self) -> list[str]:
         conductor = self._theatre.conductor
@@ -170,10 +170,3 @@ def _targets(pid: int) -> Iterable[str]:
     with suppress(FileNotFoundError):
         return sorted(os.readlink(entry.path) for entry in os.scandir(f"/proc/{pid}/fd"))
     return ()
-
-
-def _bystander(theatre: Theatre) -> list[str]:
-    status = Path(f"/proc/{theatre.bystander_pid}/status").read_text(encoding="utf-8")
-    fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
-    pending = int(fields["SigPnd"], 16) | int(fields["ShdPnd"], 16)
-    return [] if fields["State"].startswith("S") and not pending else [f"the bystander: {fields['State']}, {pending:#x}"]

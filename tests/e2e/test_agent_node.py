@@ -15,20 +15,6 @@ from tests.steps import Gate
 pytestmark = [pytest.mark.needs_root, pytest.mark.needs_cgroup_v2]
 
 _FIRST, _SECOND = "0000:41:00.0", "0000:65:00.0"
-_PLACES = ("/sys/bus/pci/devices", "/proc/driver/nvidia/gpus")
-
-
-def _without(tree: NodeTree, gpu: str) -> None:
-    for place in _PLACES:
-        if tree.at(f"{place}/{gpu}").exists():
-            tree.at(f"{place}/{gpu}").rename(tree.at(f"/{gpu}{place.replace('/', '_')}"))
-
-
-def _with(tree: NodeTree, gpu: str) -> None:
-    for place in _PLACES:
-        kept = tree.at(f"/{gpu}{place.replace('/', '_')}")
-        if kept.exists():
-            kept.rename(tree.at(f"{place}/{gpu}"))
 
 
 def _gpus(agent: Agents) -> list[str]:
@@ -41,11 +27,11 @@ def test_a_gpu_that_vanishes_while_nobody_uses_it(tmp_path: Path) -> None:
     tree = NodeTree("nvidia", tmp_path)
     with Agents(tmp_path / "state", root=tree.root).start() as agent:
         assert _gpus(agent) == [_FIRST, _SECOND]
-        _without(tree, _FIRST)
+        tree.take_out(_FIRST)
         assert _gpus(agent) == [_FIRST, _SECOND]
         assert _gpus(agent) == [_SECOND]
         assert agent.ask("drains") == []
-        _with(tree, _FIRST)
+        tree.put_back(_FIRST)
         assert [_gpus(agent), _gpus(agent)] == [[_SECOND], [_FIRST, _SECOND]]
 
 
@@ -59,7 +45,7 @@ def test_a_gpu_that_vanishes_under_a_job_waits_for_its_end(tmp_path: Path) -> No
             resources=ResourceRequest(gpus=1),
         )
         agent.until("1.1", "running")
-        _without(tree, _FIRST)
+        tree.take_out(_FIRST)
         assert [_gpus(agent), _gpus(agent)] == [[_FIRST, _SECOND]] * 2
         (drain,) = agent.ask("drains")
         assert f"GPU {_FIRST}" in drain
