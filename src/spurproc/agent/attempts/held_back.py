@@ -103,12 +103,12 @@ class HeldBack:
             self._news.set()
 
     async def _is_used(self, remnant: Remnant) -> bool:
-        """Where the kernel does not answer it may be, so it is."""
+        """Where it cannot be told, as of a kernel that does not answer, it may be, so it is."""
         cause, uses = _cause(remnant.gpu), ""
         try:
             found = await self._thread.run(_look, self._around.inventory_root, remnant, self._spared())
             uses = "; ".join(map(str, found))
-        except TimeoutError as error:
+        except (OSError, SpurprocError) as error:
             uses = f"who uses it is not known: {error}"
         if uses:
             why = f"{remnant.gpu} is held back: attempt {remnant.attempt} has ended, and {uses}"
