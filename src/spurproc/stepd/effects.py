@@ -244,8 +244,7 @@ class EffectRunner:
         return ExitInfo.not_started(SpawnStage.NONE.name, getattr(failure, "errno", 0) or 0, reason=reason)
 
     def _reap_leader(self) -> None:
-        self.leader.reap()
-        self.walk.look()
+        self.leader.reap()  # then all that waited behind it is reaped, and the walk looks
 
     def _tell_ended(self) -> None:
         self._loop.cancel("time limit")

@@ -93,7 +93,8 @@ class PlanWalk:
         self._killing = signal == _signal.SIGKILL
         self._send(signal)
         self._loop.at("kill plan", _HELD_AFTER_S if grace_s is None else grace_s, self._step_over)
-        self._recheck()
+        if not self.look():
+            self._loop.at("kill plan recheck", RECHECK_S, self._recheck)
 
     def _step_over(self) -> None:
         if not self.look() and self._walking:
