@@ -34,6 +34,7 @@ class Attempts:
     def __init__(self, around: Surroundings, *, failpoint: Failpoint | None = None) -> None:
         self._around = around
         self._known: dict[AttemptId, Attempt] = {}
+        self._of_job: dict[int, list[Attempt]] = {}
         self._waiting: dict[AttemptId, Attempt] = {}
         options = {} if failpoint is None else {"failpoint": failpoint}
         self.held_back = HeldBack(around, self._live)
@@ -97,7 +98,7 @@ class Attempts:
             spec=spec,
             is_reservation=spec.reservation,
         )
-        self._known[attempt.id] = attempt
+        self.add(attempt)
         self.runner.spawn(self._accept(attempt, spec, allocation))
 
     async def _accept(self, attempt: Attempt, spec: JobSpec, allocation: Allocation) -> None:
@@ -116,12 +117,13 @@ class Attempts:
                 return
 
     def add(self, attempt: Attempt) -> None:
-        """One that was found at a start."""
+        """One that was found at a start, or is taken on."""
         self._known[attempt.id] = attempt
+        self._of_job.setdefault(attempt.id.job_id, []).append(attempt)
 
     def begin(self, attempt: Attempt) -> None:
         """Go on with it; after any earlier attempt of its job has cleared the node."""
-        earlier = [one for one in self._known.values() if self._stands_before(one, attempt)]
+        earlier = self._before(attempt)
         if attempt.state is not AttemptState.ACCEPTED or not earlier:
             self.runner.post(attempt, AttemptEvent.BEGIN)
             return
@@ -129,9 +131,9 @@ class Attempts:
         for one in earlier:
             self.displace(one, attempt.id)
 
-    @staticmethod
-    def _stands_before(one: Attempt, attempt: Attempt) -> bool:
-        return one.id.job_id == attempt.id.job_id and one.id < attempt.id and one.holds
+    def _before(self, attempt: Attempt) -> list[Attempt]:
+        """Earlier attempts of its job that have not given back what they hold."""
+        return [one for one in self._of_job.get(attempt.id.job_id, ()) if one.id < attempt.id and one.holds]
 
     def displace(self, earlier: Attempt, later: AttemptId) -> None:
         """A later attempt of its job is here: it ends, and nobody has to take its report."""
@@ -143,7 +145,7 @@ class Attempts:
     def freed(self) -> None:
         """Resources were given back: who waited for an earlier attempt may begin."""
         for attempt in list(self._waiting.values()):
-            if not any(self._stands_before(one, attempt) for one in self._known.values()):
+            if not self._before(attempt):
                 del self._waiting[attempt.id]
                 self.runner.post(attempt, AttemptEvent.BEGIN)
 
@@ -156,4 +158,7 @@ class Attempts:
 
     def _left(self, attempt: Attempt) -> None:
         self._known.pop(attempt.id, None)
+        others = [one for one in self._of_job.pop(attempt.id.job_id, ()) if one is not attempt]
+        if others:
+            self._of_job[attempt.id.job_id] = others
         self._waiting.pop(attempt.id, None)

@@ -46,11 +46,10 @@ class Watcher:
         self._post = post
         self._spawn = spawn
         self._look_behind = look_behind
+        self._turn = asyncio.Lock()
 
     async def watch(self, attempt: Attempt) -> None:
         """Its end comes as an event. One that was launched by an agent before us is looked at first."""
-        if attempt.trace.is_empty:
-            await self._look(attempt)
         self._spawn(self._watch_step(attempt))
 
     async def _look(self, attempt: Attempt) -> None:
@@ -64,6 +63,9 @@ class Watcher:
             self._post(attempt, AttemptEvent.SUSPENDED if frozen else AttemptEvent.RESUMED)
 
     async def _watch_step(self, attempt: Attempt) -> None:
+        if attempt.trace.is_empty:
+            async with self._turn:  # a thousand at a start keep nobody else waiting
+                await self._look(attempt)
         end = await self.over(attempt)
         if attempt.started_at is None and end.kind is not ExitKind.NOT_STARTED:  # nobody had written it down when it was launched
             attempt.started_at = (await self._around.blocking.run(traces_of, self._around, attempt.id)).started_at

@@ -47,10 +47,18 @@ class Holdings:
         """What of it nobody has. What is held and not in it takes nothing from the rest, and less than nothing is never free."""
         return Inventory(
             cpus=tuple(cpu for cpu in inventory.cpus if cpu not in self.cpus),
-            memory_bytes=max(0, inventory.memory_bytes - self.memory_bytes),
+            memory_bytes=self.free_memory_of(inventory),
             gpus=tuple(gpu for gpu in inventory.gpus if self.holder_of(gpu) is None),
-            generic=_above_zero({name: count - self.generic.get(name, 0) for name, count in inventory.generic.items()}),
+            generic=self.free_generic_of(inventory),
         )
+
+    def free_memory_of(self, inventory: Inventory) -> int:
+        """The bytes of it that nobody has."""
+        return max(0, inventory.memory_bytes - self.memory_bytes)
+
+    def free_generic_of(self, inventory: Inventory) -> Mapping[str, int]:
+        """The generic resources of it that nobody has."""
+        return _above_zero({name: count - self.generic.get(name, 0) for name, count in inventory.generic.items()})
 
     def beyond(self, inventory: Inventory) -> tuple[int, Mapping[str, int]]:
         """The memory and the generic resources that are held and that it has not got any more."""

@@ -183,14 +183,15 @@ class ResourceTable:
                 yield _absent(f"GPU {' '.join(gpu.names)}")
 
     def _sum_clashes(self, wanted: Allocation) -> Iterator[Clash]:
-        free = self.free
-        if wanted.memory_bytes > free.memory_bytes:
+        free_bytes = self._held.free_memory_of(self._inventory)
+        if wanted.memory_bytes > free_bytes:
             holders = tuple(sorted(key for key, claim in self._claims.items() if claim.allocation.memory_bytes))
-            yield _too_much("bytes of memory", wanted.memory_bytes, free.memory_bytes, holders)
+            yield _too_much("bytes of memory", wanted.memory_bytes, free_bytes, holders)
+        free = self._held.free_generic_of(self._inventory)
         for name, count in wanted.generic.items():
-            if count > free.generic.get(name, 0):
+            if count > free.get(name, 0):
                 holders = tuple(sorted(key for key, claim in self._claims.items() if name in claim.allocation.generic))
-                yield _too_much(name, count, free.generic.get(name, 0), holders)
+                yield _too_much(name, count, free.get(name, 0), holders)
 
     def _cpus_missing(self, claim: Claim) -> list[int]:
         return sorted(set(claim.allocation.cpus).difference(self._inventory.cpus))
