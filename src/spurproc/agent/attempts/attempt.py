@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import Future
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -49,6 +50,8 @@ class Attempt:
     refused_because: str | None = None
     events: deque[AttemptEvent] = field(default_factory=deque)
     busy: bool = False
+    waiting: list[Future[None]] = field(default_factory=list)
+    """Those who want to know when all that has happened to it is recorded."""
 
     @classmethod
     def of_row(cls, row: AttemptRow) -> Attempt:

@@ -84,6 +84,13 @@ class EffectRunner:
             attempt.busy = True
             self.spawn(self._drain(attempt))
 
+    async def record(self, attempt: Attempt, event: AttemptEvent) -> None:
+        """As `post`; back once it is taken, and what it makes durable is."""
+        recorded = asyncio.get_running_loop().create_future()
+        attempt.waiting.append(recorded)
+        self.post(attempt, event)
+        await recorded
+
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Go on with it beside everything else."""
         task = asyncio.create_task(work)
@@ -111,6 +118,10 @@ class EffectRunner:
             while attempt.events and not self._around.halted:
                 await self._take(attempt, attempt.events.popleft())
             attempt.busy = False
+            while attempt.waiting and not self._around.halted:
+                waiting = attempt.waiting.pop()
+                if not waiting.done():
+                    waiting.set_result(None)
         except OwnershipLost:
             raise
         except Exception as error:

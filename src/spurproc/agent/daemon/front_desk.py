@@ -110,7 +110,7 @@ class FrontDesk:
         act = known.step.suspend if event is AttemptEvent.SUSPENDED else known.step.resume
         await self._around.blocking.run(act)
         self._around.log.info(event.value, attempt=str(known.id), by_uid=uid)
-        self._attempts.runner.post(known, event)
+        await self._attempts.runner.record(known, event)
 
     # The node.
 
