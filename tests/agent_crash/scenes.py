@@ -243,7 +243,7 @@ _ENDS = (
     "attempts.step.launch_step",
     *OF_A_LAUNCH,
     *_OWED,
-    *_of("store.attempts", "set_state", "record_end", "discharge", "forget"),
+    *_of("store.attempts", "note_launch", "set_state", "record_end", "discharge", "forget"),
     *_of("store.node_values", "count_report", "write_reports"),
     f"{_ENDING}.report",
     "store.mark:MarkFile.raise_to",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import stat
@@ -124,6 +125,28 @@ def test_a_host_that_refuses_or_dies_leaves_nothing(steps: Steps, react: Reactio
     with _host(steps, react), pytest.raises(SystemCallError, match=rf"cannot launch step {_NAME}: .*{why}$"):
         steps.launch(["true"])
     assert _left(steps) == []
+
+
+def test_nothing_runs_before_that_is_noted(steps: Steps) -> None:
+    """It stands ready meanwhile; where it cannot be noted nothing is left."""
+    seen: list[str | None] = []
+
+    def look() -> None:
+        step = Step.open(steps.path, RuntimeId.parse(_NAME))
+        seen.append(step.status().state.value)
+        seen.append(None if step.status().leader is None else "a leader")
+
+    def fail() -> None:
+        raise SystemCallError(errno.ENOSPC, "no space for a note")
+
+    with pytest.raises(SystemCallError, match=rf"cannot launch step {_NAME}: no space for a note$"):
+        launch_module.launch(steps.spec(["true"]), steps.path, before_start=fail)
+    assert _left(steps) == []
+    step = steps.keep(
+        launch_module.launch(steps.spec(["true"], runtime_id=RuntimeId.parse(_NAME)), steps.path, before_start=look)
+    )
+    assert step.wait(WAIT_S).code == 0
+    assert seen == ["ready", None]
 
 
 def _describe_leader(folder_fd: int, _lock: int, _connection: int) -> None:

@@ -24,7 +24,7 @@ def _inode(path: Path) -> tuple[int, int]:
 
 
 def _launch(path: Path, inode: tuple[int, int]) -> Step:
-    return launch(_SPEC, path, create=False, folder_inode=inode)
+    return launch(_SPEC, path, folder_inode=inode)
 
 
 def test_the_one_that_is_meant_is_used(tmp_path: Path) -> None:
@@ -36,17 +36,12 @@ def test_the_one_that_is_meant_is_used(tmp_path: Path) -> None:
 
 
 def test_a_removed_one_is_not_made_again(tmp_path: Path) -> None:
-    """Neither by its inode nor without."""
     path = tmp_path / "state"
     path.mkdir(mode=0o700)
     inode = _inode(path)
     path.rmdir()
     with pytest.raises(AlreadyGone, match="state"):
         _launch(path, inode)
-    with pytest.raises(AlreadyGone, match="state"):
-        launch(_SPEC, path, create=False)
-    with pytest.raises(AlreadyGone, match="state"):
-        launch(_SPEC, path, folder_inode=inode)
     assert not path.exists()
 
 

@@ -57,6 +57,16 @@ def test_the_first_end_and_the_first_intent_count(store: sqlite3.Connection) -> 
     assert (row(store).cancel, row(store).end) == (first, exited(3))
 
 
+def test_by_what_it_was_launched_first_is_noted_and_stays(store: sqlite3.Connection) -> None:
+    attempts.accept(store, ONE, SPEC, GIVEN, at=1.0)
+    assert row(store).launched is None
+    attempts.note_launch(store, ONE, b"")
+    attempts.note_launch(store, ONE, b"{}")
+    attempts.intend_cancel(store, ONE, CancelIntent(uid=7, why="no need", at=2.0))
+    attempts.set_state(store, ONE, AttemptState.LAUNCHING)
+    assert row(store).launched == b""
+
+
 def test_an_obligation_is_discharged_once_and_the_next_one_is_owed(store: sqlite3.Connection) -> None:
     attempts.accept(store, ONE, SPEC, GIVEN, at=1.0)
     for place, obligation in enumerate(Obligation):

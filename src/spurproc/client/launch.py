@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_STREAM, socket, socketpair
+from collections.abc import Callable
 from contextlib import closing, suppress
 
 from spurproc.client.connection import Gone, StepConnection
@@ -35,25 +36,26 @@ def launch(
     *,
     start: bool = True,
     timeout_s: float = 30.0,
-    create: bool = True,
     folder_inode: tuple[int, int] | None = None,
+    before_start: Callable[[], None] | None = None,
 ) -> Step:
     """Launch a supervised step, and return once its leader was exec'd or its end is recorded, whichever comes first.
 
     The step outlives its launcher, whatever becomes of that. `start` false: it stands ready, and runs once `Step.start` says so.
     A leader that does not start is no error here: that is the step's end, NOT_STARTED, with the reason. After `timeout_s` a step
-    whose start blocks is returned as it is, and goes on. `create`: the state folder is made if it is missing, its last part
-    only. `folder_inode`: device and inode of the state folder that is meant; where another stands by now nothing is made.
+    whose start blocks is returned as it is, and goes on. `folder_inode`: device and inode of the state folder that is
+    meant; where another stands by now, or none, nothing is made. Without, one that is missing is made, its last part only.
+    `before_start`: called once it stands ready, for what has to be durable before anything runs; what it raises is raised here.
 
     Raises InvalidArgument for a step that exists, NotPermitted for another state folder than the one meant, AlreadyGone where
-    there is none and none is to be made, and SystemCallError, Unsupported and the like for what cannot be made. Nothing
+    that is gone, and SystemCallError, Unsupported and the like for what cannot be made. Nothing
     is left then, unless the message says that the step can still be adopted: where a supervisor might be at work on it.
     """
     checked_seconds("timeout_s", timeout_s)
     record = spec.record()
-    with step_errors(record.runtime_id), StateFolder.open(state_dir, create=create, inode=folder_inode) as state:
+    with step_errors(record.runtime_id), StateFolder.open(state_dir, create=folder_inode is None, inode=folder_inode) as state:
         step, lock = _publish(state, record)
-        with step, closing(lock), _handed_over(state, step, lock) as connection:
+        with step, closing(lock), _handed_over(state, step, lock, before_start) as connection:
             if start:
                 _start(connection, timeout_s)
             return Step(StepPlace(state.path, record.runtime_id, record.capability))
@@ -109,7 +111,7 @@ def _renamed(state: StateFolder, folder: PrivateFolder, name: str) -> PrivateFol
     return folder
 
 
-def _handed_over(state: StateFolder, step: StepFolder, lock: FolderLock) -> StepConnection:
+def _handed_over(state: StateFolder, step: StepFolder, lock: FolderLock, ready: Callable[[], None] | None) -> StepConnection:
     """Rows 3 and 4: a connection to its supervisor, which is ready. Whatever fails, the step is withdrawn if that may be.
 
     Until it is sent the lock is ours, and nobody knows of it. After that it may be anybody's.
@@ -120,6 +122,8 @@ def _handed_over(state: StateFolder, step: StepFolder, lock: FolderLock) -> Step
         _send(state, step, lock, theirs)
         try:
             _await_ready(connection, step)
+            if ready is not None:
+                ready()
         except Gone:
             raise withdrawn(state, step, _without_supervisor(step)) from None
         except SpurprocError as failure:

@@ -12,6 +12,7 @@ from spurproc.proto.step_state import StepState
 
 __all__ = [
     "EVENTS",
+    "LAUNCHED_BEFORE",
     "Acknowledge",
     "Completed",
     "Ended",
@@ -38,6 +39,10 @@ __all__ = [
     "Terminate",
     "Welcome",
 ]
+
+
+LAUNCHED_BEFORE = "it was launched before"
+"""What a host says of a step whose supervisor it has forked, or whose end it has seen: not that it may be launched again."""
 
 
 class _Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="request"):

@@ -24,7 +24,7 @@ from spurproc.errors import AlreadyGone, Busy, SpurprocError
 from spurproc.proto.codec import encode
 from spurproc.proto.descriptor import DESCRIPTOR_NAME
 from spurproc.proto.host_folder import HOST_PREFIX
-from spurproc.proto.messages import HostReply, HostRequest, Launch, LookAgain, Refused, Retire, TakeOver
+from spurproc.proto.messages import LAUNCHED_BEFORE, HostReply, HostRequest, Launch, LookAgain, Refused, Retire, TakeOver
 from spurproc.proto.owed import is_over
 from spurproc.proto.runtime_id import RuntimeId
 from spurproc.proto.step_folder import StateFolder, StepFolder
@@ -127,7 +127,7 @@ class Host:
         if not folder.is_named():
             raise AlreadyGone(errno.ESTALE, "its name leads to another folder")
         if runtime_id in self._witnesses or folder.has(DESCRIPTOR_NAME):
-            raise Busy(errno.EBUSY, "it was launched before")
+            raise Busy(errno.EBUSY, LAUNCHED_BEFORE)
 
     def _take_over(self, peer: Peer, runtime_id: RuntimeId) -> None:
         """Answered when there is something new to see: a supervisor again, or records that say it all."""

@@ -17,12 +17,14 @@ from spurproc.agent.attempts.dispatch import Attempts
 from spurproc.agent.attempts.hooks import HookName, hook_begun
 from spurproc.agent.attempts.outdated import settle_outdated
 from spurproc.agent.attempts.recovered import allocation_of, spec_for
+from spurproc.agent.attempts.step import traces_of
 from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.attempts.table import LIVE
+from spurproc.agent.attempts.trace import Trace
 from spurproc.agent.jobs.job_spec import JobSpec
 from spurproc.agent.resources.refusal import Conflict
 from spurproc.agent.store.attempt_row import AttemptRow, AttemptState, CancelIntent, DamagedRow, Obligation
-from spurproc.agent.store.attempts import accept, load_all, spec_of
+from spurproc.agent.store.attempts import accept, load_all, note_launch, spec_of
 from spurproc.agent.store.drains import Drain, DrainKind
 from spurproc.client.adoption import RefusedFolder, adopt
 from spurproc.client.collection import sweep
@@ -92,6 +94,7 @@ async def reconcile(around: Surroundings, attempts: Attempts) -> Found:
     rows, damaged = await around.database.read(load_all)
     taken = [await _of_row(around, row, found) for row in rows]
     taken += [_of_damaged(around, row, found) for row in damaged]
+    await _note_launches(around, rows, found)
     known = {one.id for one in taken}
     taken += [await _of_step(around, attempt, step) for attempt, step in found.steps.items() if attempt not in known]
     taken += [_of_bad(around, attempt, why) for attempt, why in found.bad.items() if attempt not in known]
@@ -119,9 +122,28 @@ async def _of_row(around: Surroundings, row: AttemptRow, found: Found) -> Attemp
         attempt.state, attempt.held_because = AttemptState.HELD, found.bad[attempt.id]
     elif attempt.step is not None:
         attempt.state = AttemptState.SUSPENDED if row.state is AttemptState.SUSPENDED else AttemptState.RUNNING
+    elif row.launched is not None:  # its step folder was removed: it is watched by what was known of it before that
+        attempt.state, attempt.trace = AttemptState.RUNNING, Trace(row.launched)
     else:
         await _not_launched(around, attempt)
     return attempt
+
+
+async def _note_launches(around: Surroundings, rows: Iterable[AttemptRow], found: Found) -> None:
+    """Those that were launched by who did not come to say so: were their folders removed, they would be launched again."""
+    new = [row.attempt for row in rows if row.launched is None and (row.attempt in found.steps or row.attempt in found.bad)]
+    if not new:
+        return
+    read = {attempt: (await around.blocking.run(traces_of, around, attempt)).trace.content for attempt in new}
+
+    def body(connection: sqlite3.Connection) -> None:
+        for attempt, descriptor in read.items():
+            note_launch(connection, attempt, descriptor)
+
+    try:
+        await around.database.write(body)
+    except SpurprocError as error:  # a full disk keeps nobody from starting; the next start says it again
+        around.log.warning("cannot say what was launched", error=str(error))
 
 
 async def _not_launched(around: Surroundings, attempt: Attempt) -> None:
@@ -174,7 +196,13 @@ async def _of_step(around: Surroundings, attempt: AttemptId, step: Step) -> Atte
         return _of_bad(around, attempt, "its step was given no CPUs, so no agent has launched it")
     at = around.clock()
     spec = spec_for(attempt, launch)
-    await around.database.write(lambda connection: accept(connection, attempt, spec, allocation, at=at))
+    descriptor = (await around.blocking.run(traces_of, around, attempt)).trace.content
+
+    def body(connection: sqlite3.Connection) -> None:
+        accept(connection, attempt, spec, allocation, at=at)
+        note_launch(connection, attempt, descriptor)
+
+    await around.database.write(body)
     around.log.warning("found without a row", attempt=str(attempt), cpus=list(allocation.cpus))
     return Attempt(
         id=attempt,

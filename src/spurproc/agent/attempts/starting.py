@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from spurproc.agent.attempts.attempt import Attempt
@@ -11,9 +14,11 @@ from spurproc.agent.attempts.hooks import HookName, hook_plan, run_hook
 from spurproc.agent.attempts.step import launch_step, prepare, spec_for
 from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.attempts.table import AttemptEvent
+from spurproc.agent.store.attempts import note_launch
 from spurproc.core.exit_info import ExitInfo
 from spurproc.core.spawn.stage import SpawnStage
 from spurproc.errors import OwnershipLost, SpurprocError, SystemCallError
+from spurproc.proto.messages import LAUNCHED_BEFORE
 
 __all__ = ["Starting"]
 
@@ -72,14 +77,32 @@ class Starting:
     async def _launch_step(self, attempt: Attempt) -> None:
         try:
             spec = await spec_for(self._around, attempt)
-            launched = await self._around.blocking.run(launch_step, self._around, attempt, spec)
+            note = partial(self._note, asyncio.get_running_loop(), attempt)
+            launched = await self._around.blocking.run(launch_step, self._around, attempt, spec, note)
         except OwnershipLost:
             raise
         except SpurprocError as error:
             self._around.ownership.require()
-            self._give_up(attempt, error)
+            if LAUNCHED_BEFORE in str(error):
+                await self._hold(attempt, error)
+            else:
+                self._give_up(attempt, error)
             return
         attempt.step, attempt.trace, attempt.started_at = launched.step, launched.trace, launched.started_at
         attempt.spec = None
         self._around.log.info("launched", attempt=str(attempt.id), cpus=attempt.allocation and list(attempt.allocation.cpus))
         self._post(attempt, AttemptEvent.LAUNCHED)
+
+    def _note(self, loop: asyncio.AbstractEventLoop, attempt: Attempt, descriptor: bytes) -> None:
+        """On a thread that launches it: durable once this returns. Raises OwnershipLost, SystemCallError and the like."""
+        self._around.ownership.require()
+        body = partial(note_launch, attempt=attempt.id, descriptor=descriptor)
+        asyncio.run_coroutine_threadsafe(self._around.database.write(body), loop).result()
+
+    async def _hold(self, attempt: Attempt, error: SpurprocError) -> None:
+        """Its host has launched it before, and of that there is no other trace: whether something of it lives nobody can tell."""
+        body = partial(note_launch, attempt=attempt.id, descriptor=b"")
+        with suppress(SpurprocError):  # said again at the next start
+            await self._around.database.write(body)
+        attempt.held_because = str(error)
+        self._post(attempt, AttemptEvent.STUCK)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -84,13 +84,20 @@ class Launched:
     started_at: float | None
 
 
-def launch_step(around: Surroundings, attempt: Attempt, spec: JobSpec) -> Launched:
-    """Launch it, once: where its folder stands, it was launched. Blocks. Raises what kept it from being launched."""
+def launch_step(around: Surroundings, attempt: Attempt, spec: JobSpec, note: Callable[[bytes], None]) -> Launched:
+    """Launch it, once: where its folder stands, it was launched. Blocks. Raises what kept it from being launched.
+
+    `note` is told the descriptor of a step that stands ready, and makes that durable before anything of it can run.
+    """
     step = step_spec(around, attempt.id, _given(attempt), spec)
     around.ownership.require()
     try:
         launched = launch(
-            step, around.state_dir.steps.path, timeout_s=_EXEC_WITHIN_S, create=False, folder_inode=around.steps_inode
+            step,
+            around.state_dir.steps.path,
+            timeout_s=_EXEC_WITHIN_S,
+            folder_inode=around.steps_inode,
+            before_start=lambda: note(traces_of(around, attempt.id).trace.content),
         )
     except SpurprocError:
         found = find_step(around, attempt.id)

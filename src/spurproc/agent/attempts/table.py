@@ -206,6 +206,7 @@ _LISTED: dict[AttemptState, dict[AttemptEvent, Handler]] = {
         AttemptEvent.BEGIN: _launch,
         AttemptEvent.LAUNCHED: _launched,
         AttemptEvent.NOT_LAUNCHED: _over,
+        AttemptEvent.STUCK: _to(_HELD, Effect.RECORD_HELD),
         AttemptEvent.CANCEL: _to(_LAUNCHING, Effect.RECORD_CANCEL),
     },
     _RUNNING: {**_RUNS, AttemptEvent.SUSPENDED: _to(_SUSPENDED, Effect.RECORD_STATE)},

@@ -70,6 +70,8 @@ class AttemptRow:
     """Wall clock; known, if it ever ran, once it has ended."""
     node_fault: str | None
     """What went wrong with the node, where that and not the job is to blame for its end."""
+    launched: bytes | None
+    """The descriptor of its step, as it stood before that was told to start; empty: nobody could read it. None: it never was."""
     allocation: Allocation
     """What it was given. Held until the release is discharged."""
     outcomes: Mapping[Obligation, str]
@@ -98,7 +100,7 @@ class DamagedRow:
 
 COLUMNS = (
     "job_id, run_attempt, state, held_because, accepted_at, uid, cancel, end, started_at, node_fault,"
-    " allocation, epilog, release, report, spool, report_refusals, report_refused_because"
+    " launched, allocation, epilog, release, report, spool, report_refusals, report_refused_because"
 )
 
 
@@ -117,6 +119,7 @@ def row_of(fields: sqlite3.Row | tuple[object, ...], where: str) -> AttemptRow:
         end=_optional(values["end"], ExitInfo, f"{name}, end"),
         started_at=msgspec.convert(values["started_at"], float | None),
         node_fault=_text(values["node_fault"]),
+        launched=msgspec.convert(values["launched"], bytes | None),
         allocation=_required(values["allocation"], Allocation, f"{name}, allocation"),
         outcomes={one: str(values[one.value]) for one in Obligation if values[one.value] is not None},
         report_refusals=msgspec.convert(values["report_refusals"], int),

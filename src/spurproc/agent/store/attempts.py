@@ -22,6 +22,7 @@ __all__ = [
     "hold",
     "intend_cancel",
     "load_all",
+    "note_launch",
     "note_refusal",
     "record_end",
     "set_state",
@@ -70,6 +71,11 @@ def spec_of(connection: sqlite3.Connection, attempt: AttemptId) -> JobSpec:
 def set_state(connection: sqlite3.Connection, attempt: AttemptId, state: AttemptState) -> None:
     """Where its life stands; it is held no more. Raises AlreadyGone for one that is not there."""
     _update(connection, attempt, "state = ?, held_because = NULL", state.value)
+
+
+def note_launch(connection: sqlite3.Connection, attempt: AttemptId, descriptor: bytes) -> None:
+    """Something of it may run from here on, so that it is never launched again; and by what that is found. The first counts."""
+    _update(connection, attempt, "launched = coalesce(launched, ?)", descriptor)
 
 
 def hold(connection: sqlite3.Connection, attempt: AttemptId, why: str) -> None:

@@ -19,6 +19,7 @@ CREATE TABLE attempts (
     end BLOB,
     started_at REAL,
     node_fault TEXT,
+    launched BLOB,
     epilog TEXT,
     release TEXT,
     report TEXT,
