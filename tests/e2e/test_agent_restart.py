@@ -70,7 +70,7 @@ def test_an_older_release_leaves_what_a_newer_one_has_written(tmp_path: Path) ->
         agent.stop()
         agent.release = None
         assert agent.spawn().wait() == 1
-        assert "its version is 2, which is newer" in agent.log.read_text().splitlines()[-1]
+        assert "agent.db': its version is 2, which is newer" in agent.log.read_text().splitlines()[-1]
         agent.release = newer
         agent.start()
         gate.open()
