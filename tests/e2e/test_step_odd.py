@@ -51,7 +51,7 @@ def test_nobody_says_start_in_time(steps: Steps, tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     step = steps.launch(["touch", str(ran)], start=False, start_deadline_s=0.3)
     end = step.wait(WAIT_S, completed=True)
-    assert (end.kind, end.reason) == (ExitKind.NOT_STARTED, "nobody sent start within 0.3 s")
+    assert (end.kind, end.stage, end.reason) == (ExitKind.NOT_STARTED, "GATE", "nobody sent start within 0.3 s")
     assert not ran.exists()
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import pytest
+
 from spurproc.agent.attempts.dispatch import Attempts
+from spurproc.agent.attempts.step import cut_short
 from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.inventory.reading import Inventory
 from spurproc.agent.resources.request import ResourceRequest
 from spurproc.agent.resources.table import ResourceTable
 from spurproc.agent.store.drains import Drain, DrainKind
+from spurproc.core.exit_info import ExitInfo
 
 _NONE = cast("Any", None)
 _DRAIN = Drain(kind=DrainKind.SYSTEM, cause="inventory", why="a GPU vanished", since=1.0)
@@ -47,3 +51,17 @@ def test_a_node_without_attempts_owes_nothing() -> None:
     assert attempts.owes_nothing
     assert attempts.running == ()
     assert len(attempts) == 0
+
+
+@pytest.mark.parametrize(
+    ("end", "fault"),
+    [
+        (ExitInfo.not_started("GATE", 0, reason="nobody sent start within 60 s"), True),
+        (ExitInfo.not_started("NONE", 0, reason="it was told to end before it had a leader"), False),
+        (ExitInfo.not_started("EXEC", 2), False),
+        (ExitInfo.unknown("nobody saw it"), False),
+    ],
+)
+def test_a_launch_that_was_cut_short_is_the_nodes_fault(end: ExitInfo, *, fault: bool) -> None:
+    """As when the agent was killed on the way, and no other came in time: a job that asked for it is run again."""
+    assert (cut_short(end) is not None) == fault

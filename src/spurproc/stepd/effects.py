@@ -66,6 +66,7 @@ class EffectRunner:
         self.walk = PlanWalk(loop, self.tree.whole, self._emptied, self._stuck, self._end_is_recorded)
         self.failure: SpurprocError | OSError | None = None
         self.why = ""
+        self._overdue = False
         self.why_not_frozen = ""
         self._told_to_start = False
         self.plan: KillPlan = launch.kill_plan
@@ -151,6 +152,7 @@ class EffectRunner:
 
     def _start_overdue(self) -> None:
         self.why = f"nobody sent start within {self._launch.start_deadline_s:g} s"
+        self._overdue = True
         self._post(StepEvent.START_OVERDUE)
 
     def _start_came(self) -> None:
@@ -241,7 +243,8 @@ class EffectRunner:
             else "it was told to end before it had a leader"
         )
         reason = str(failure or self.why or told)
-        return ExitInfo.not_started(SpawnStage.NONE.name, getattr(failure, "errno", 0) or 0, reason=reason)
+        stage = SpawnStage.GATE if self._overdue else SpawnStage.NONE  # as where its launcher and its supervisor were killed
+        return ExitInfo.not_started(stage.name, getattr(failure, "errno", 0) or 0, reason=reason)
 
     def _reap_leader(self) -> None:
         self.leader.reap()  # then all that waited behind it is reaped, and the walk looks
