@@ -13,6 +13,7 @@ from spurproc.agent.controller.link import Cancel, Dispatch, Nothing, RefusedFor
 from spurproc.agent.controller.local.controller import LocalController
 from spurproc.agent.controller.local.link import LocalLink
 from spurproc.agent.controller.local.records import JobState
+from spurproc.errors import AlreadyGone
 from spurproc.proto.attempt_id import AttemptId
 from tests.agent_values import View, job_spec, node, report_of
 
@@ -113,3 +114,33 @@ def test_a_report_of_an_attempt_that_counts_no_more_ends_nothing(path: Path) -> 
         connection.execute("UPDATE jobs SET run_attempt = 2")
         connection.commit()
     asyncio.run(after())
+
+
+def test_what_is_far_back_and_has_ended_long_ago_is_forgotten_a_little_with_each_report(path: Path) -> None:
+    """Not what has not ended, nor what ended today; no id is given again."""
+    now_s = 0.0
+
+    async def scene() -> None:
+        nonlocal now_s
+        controller = await LocalController.open(path, clock=lambda: now_s, history_jobs=3)
+        link, view = LocalLink(controller), View()
+        await link.register(node())
+        for _ in range(12):
+            await controller.submit(job_spec(), submitted_by=0)
+        attempts = [await dispatched(link, view) for _ in range(12)]
+        for attempt in attempts[1:9]:
+            await link.report(report_of(attempt))
+        now_s = 86400.0 - 1
+        await link.report(report_of(attempts[9]))
+        assert len(await controller.jobs()) == 12
+        now_s = 86400.0
+        await link.report(report_of(attempts[10]))
+        assert [job.job_id for job in await controller.jobs()] == [12, 11, 10, 9, 8, 7, 6, 1]
+        await link.report(report_of(attempts[11]))
+        assert [job.job_id for job in await controller.jobs()] == [12, 11, 10, 1]
+        with pytest.raises(AlreadyGone):
+            await controller.attempts(2) or await controller.job(2)
+        assert (await controller.submit(job_spec(), submitted_by=0)).job_id == 13
+        await controller.close()
+
+    asyncio.run(scene())

@@ -36,6 +36,7 @@ class Configuration:
     max_job_script_bytes: int
     output_pattern: str
     launch_concurrency: int
+    history_jobs: int
     log_level: str
     log_format: str
 

@@ -201,6 +201,12 @@ FIELDS = (
         help="How many jobs are launched, or ended, at the same time.",
     ),
     Field(
+        name="history_jobs",
+        kind=Whole(low=100, high=10**9),
+        default="100000",
+        help="How many jobs back the history goes; an older one that has ended is forgotten, and its submission key with it.",
+    ),
+    Field(
         name="log_level",
         kind=Choice(("debug", "info", "warning", "error")),
         default="info",

@@ -114,7 +114,9 @@ class Agent:
         marks = [
             held.enter_context(MarkFile.open(self.state_dir.folder, name)) for name in (AGENT_MARK_NAME, CONTROLLER_MARK_NAME)
         ]
-        self.controller = await LocalController.open(self._path(CONTROLLER_DATABASE_NAME), mark=marks[1])
+        self.controller = await LocalController.open(
+            self._path(CONTROLLER_DATABASE_NAME), mark=marks[1], history_jobs=self.configuration.history_jobs
+        )
         held.push_async_callback(self.controller.close)
         reader = InventoryReader(self.configuration, root=self._parts.inventory_root)
         blocking = Blocking(self.configuration.launch_concurrency)

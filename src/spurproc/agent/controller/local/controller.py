@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import sqlite3
 import time
 from collections.abc import Callable, Container, Iterable
 from functools import partial
@@ -31,6 +32,7 @@ from spurproc.proto.attempt_id import AttemptId
 __all__ = ["LocalController"]
 
 _KEY_LAST = 256
+_HISTORY_JOBS = 100_000
 
 
 class LocalController:
@@ -39,9 +41,17 @@ class LocalController:
     Used from one event loop. Owns its database.
     """
 
-    def __init__(self, database: Database, *, clock: Callable[[], float] = time.time, mark: MarkFile | None = None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        clock: Callable[[], float] = time.time,
+        mark: MarkFile | None = None,
+        history_jobs: int = _HISTORY_JOBS,
+    ) -> None:
         """Takes `database`. See `open`."""
         self._database = database
+        self._history_jobs = history_jobs
         self._mark = mark
         self._clock = clock
         self._head: Head | None = None
@@ -64,11 +74,15 @@ class LocalController:
         clock: Callable[[], float] = time.time,
         failpoint: Failpoint | None = None,
         mark: MarkFile | None = None,
+        history_jobs: int = _HISTORY_JOBS,
     ) -> Self:
-        """Open the queue at `path`, or make it. `mark`: tells an older copy of it; borrowed. Raises as `Database.open`."""
+        """Open the queue at `path`, or make it. Raises as `Database.open`.
+
+        `mark`: tells an older copy of it; borrowed. `history_jobs`: what is further back is forgotten once it has ended.
+        """
         options = {} if failpoint is None else {"failpoint": failpoint}
         database = await asyncio.to_thread(partial(Database.open, path, CONTROLLER_SCHEMA, **options))
-        controller = cls(database, clock=clock, mark=mark)
+        controller = cls(database, clock=clock, mark=mark, history_jobs=history_jobs)
         await controller._load()
         return controller
 
@@ -258,7 +272,13 @@ class LocalController:
 
     async def report(self, report: AttemptReport) -> Reported:
         """What became of an attempt."""
-        done = await self._database.write(lambda connection: ending.report(connection, report, at=self._clock()))
+        at = self._clock()
+
+        def body(connection: sqlite3.Connection) -> Reported:
+            history.forget(connection, kept=self._history_jobs, at=at)
+            return ending.report(connection, report, at=at)
+
+        done = await self._database.write(body)
         if self._mark is not None and done.mark is not None:
             self._mark.raise_to(done.mark)
         self.unheld.pop(report.attempt, None)

@@ -1,4 +1,4 @@
-"""Which jobs there are, for who asks. Bodies of transactions that only read."""
+"""Which jobs there are, for who asks. Bodies of transactions."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from spurproc.agent.controller.local.records import JOB_COLUMNS, WHERE, CancelRe
 from spurproc.proto.attempt_id import AttemptId
 from spurproc.proto.codec import decode
 
-__all__ = ["JobFilter", "cancels", "dispatched", "jobs"]
+__all__ = ["JobFilter", "cancels", "dispatched", "forget", "jobs"]
 
 _PAGE = 1000
+_DAY_S = 86400.0
+_FORGOTTEN_AT_ONCE = 4
+"""For each report: more than come, and so few that no report waits for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +39,18 @@ def jobs(connection: sqlite3.Connection, which: JobFilter) -> tuple[JobRecord, .
     query = f"SELECT {JOB_COLUMNS} FROM jobs WHERE {where} ORDER BY job_id DESC LIMIT ?"
     rows = connection.execute(query, (*values, *(value for _, value in numbers), max(0, min(which.limit, _PAGE))))
     return tuple(job_record(fields) for fields in rows)
+
+
+def forget(connection: sqlite3.Connection, *, kept: int, at: float) -> None:
+    """The oldest jobs, a few at once, that stand more than `kept` jobs back and have ended a day ago or earlier. A write."""
+    query = (
+        "SELECT job_id FROM (SELECT job_id FROM jobs WHERE state = 'ended'"
+        " AND job_id < (SELECT next FROM counters WHERE name = 'job') - ? ORDER BY job_id LIMIT ?) AS oldest"
+        " WHERE NOT EXISTS (SELECT 1 FROM attempts WHERE attempts.job_id = oldest.job_id AND reported_at > ?)"
+    )
+    for fields in connection.execute(query, (kept, _FORGOTTEN_AT_ONCE, at - _DAY_S)).fetchall():
+        connection.execute("DELETE FROM attempts WHERE job_id = ?", fields)
+        connection.execute("DELETE FROM jobs WHERE job_id = ?", fields)
 
 
 def dispatched(connection: sqlite3.Connection) -> tuple[AttemptId, ...]:
