@@ -20,10 +20,14 @@ from benchmarks.results import Results
 from benchmarks.scale import FULL, QUICK, Scale
 from benchmarks.verdict import summary
 
-RUNS = {"all": ("liveness", "tree", "spawn", "exit", "import", "recorder", "run"), "steps": ("steps",)}
+RUNS = {"all": ("liveness", "tree", "spawn", "exit", "import", "recorder", "run"), "steps": ("steps",), "agent": ("agent",)}
 """What is measured in one run, by the name of its results; of each a document is made."""
 NOUNS = tuple(noun for nouns in RUNS.values() for noun in nouns)
-DOCUMENTS = {"all": HERE.parent / "docs" / "benchmarks.md", "steps": HERE.parent / "docs" / "benchmarks-steps.md"}
+DOCUMENTS = {
+    "all": HERE.parent / "docs" / "benchmarks.md",
+    "steps": HERE.parent / "docs" / "benchmarks-steps.md",
+    "agent": HERE.parent / "docs" / "benchmarks-agent.md",
+}
 
 
 def main() -> None:

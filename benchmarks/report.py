@@ -8,7 +8,8 @@ from dataclasses import replace
 from benchmarks.measure import Figure
 from benchmarks.parts import is_part, part
 from benchmarks.results import Results
-from benchmarks.targets import TARGETS, Bound, Relation, Target
+from benchmarks.target import Bound, Relation, Target
+from benchmarks.targets import TARGETS
 from benchmarks.verdict import Verdict, judge, outcome
 
 _STEPS = {"ns": ("us", 1000), "us": ("ms", 1000), "ms": ("s", 1000), "KiB": ("MiB", 1024)}
@@ -45,14 +46,15 @@ def bound_text(verdict: Verdict) -> str:
         Relation.TIMES: f"{found}x {bound.than}",
         Relation.FASTER: f"{found}x faster than {bound.than}",
         Relation.ADDED: f"{quantity(verdict.value, verdict.unit)} more than {bound.than}",
-        Relation.VALUE: f"{found} {verdict.unit}".rstrip() + (f" {bound.than}" if bound.than else ""),
-    }
+    } | dict.fromkeys(
+        (Relation.VALUE, Relation.LEAST), f"{found} {verdict.unit}".rstrip() + (f" {bound.than}" if bound.than else "")
+    )
     mark = "" if verdict.holds else ", **missed**"
     return f"{texts[bound.relation]} ({_limit_text(bound, verdict.unit)}){mark}"
 
 
 def _limit_text(bound: Bound, unit: str) -> str:
-    word = "at least" if bound.relation is Relation.FASTER else "at most"
+    word = "at least" if bound.relation in (Relation.FASTER, Relation.LEAST) else "at most"
     unit = "x" if bound.relation in (Relation.TIMES, Relation.FASTER) else f" {unit}"
     return f"{word} {bound.limit:g}{unit}".rstrip()
 

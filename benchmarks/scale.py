@@ -28,6 +28,8 @@ class Scale:
     """Supervised steps alive at once when their memory is counted."""
     adopted: int
     """Such steps when their adoption is timed, and a half and a quarter of them."""
+    load: int
+    """Jobs that are submitted at once."""
     idle_s: float
     """How long an idle wait is watched."""
 
@@ -46,7 +48,10 @@ FULL = Scale(
     jobs=20,
     steps=100,
     adopted=1_000,
+    load=200,
     idle_s=1.0,
 )
-QUICK = Scale(rounds=1, warm_up=0, turns=200, loops=1, members=20, large_heap_mib=64, jobs=2, steps=3, adopted=8, idle_s=0.1)
+QUICK = Scale(
+    rounds=1, warm_up=0, turns=200, loops=1, members=20, large_heap_mib=64, jobs=2, steps=3, adopted=8, load=4, idle_s=0.1
+)
 """Shows that everything still runs; its figures mean nothing."""

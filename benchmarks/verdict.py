@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.measure import Figure
-from benchmarks.targets import TARGETS, Bound, Relation, Target
+from benchmarks.target import Bound, Relation, Target
+from benchmarks.targets import TARGETS
+
+_AT_LEAST = (Relation.FASTER, Relation.LEAST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +28,7 @@ class Verdict:
         """At the bound itself it holds. What was not measured does not."""
         if self.missing:
             return False
-        return self.value >= self.bound.limit if self.bound.relation is Relation.FASTER else self.value <= self.bound.limit
+        return self.value >= self.bound.limit if self.bound.relation in _AT_LEAST else self.value <= self.bound.limit
 
 
 def judge(bound: Bound, figures: Mapping[str, Figure]) -> Verdict:
@@ -37,7 +40,7 @@ def judge(bound: Bound, figures: Mapping[str, Figure]) -> Verdict:
         if figures[name].missing:
             return Verdict(bound=bound, missing=f"{name}: not here ({figures[name].missing})")
     ours = figures[bound.ours]
-    if bound.relation is Relation.VALUE:
+    if bound.relation in (Relation.VALUE, Relation.LEAST):
         return Verdict(bound=bound, value=ours.median, unit=ours.unit)
     theirs = figures[bound.theirs]
     if ours.unit != theirs.unit:

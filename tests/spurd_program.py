@@ -200,7 +200,7 @@ def _failpoint(state_dir: str) -> Failpoint | None:
     return points.at_effect
 
 
-def _have_cpus(count: int) -> None:
+def have_cpus(count: int) -> None:
     """A node with more CPUs than this machine has: they are given out by their numbers, and jobs run on those that there are."""
     real = step.step_of_job  # type: ignore[attr-defined]
 
@@ -226,7 +226,7 @@ def _link() -> Callable[[LocalController], ControllerLink]:
 
 def main() -> int:
     if CPUS_VARIABLE in os.environ:
-        _have_cpus(int(os.environ[CPUS_VARIABLE]))
+        have_cpus(int(os.environ[CPUS_VARIABLE]))
     reporting._REFUSED_FIRST_S = float(os.environ.get(AGAIN_VARIABLE, reporting._REFUSED_FIRST_S))
     words = sys.argv[1:]
     flags = {flag[2:].replace("-", "_"): value for flag, value in zip(words[::2], words[1::2], strict=True)}

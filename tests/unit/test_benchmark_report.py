@@ -9,7 +9,7 @@ import pytest
 from benchmarks.measure import Contender, Figure, absent, interleave
 from benchmarks.report import bound_text, document, figure_table, quantity, target_line
 from benchmarks.results import Results
-from benchmarks.targets import Bound, Relation, Target
+from benchmarks.target import Bound, Relation, Target
 from benchmarks.verdict import Verdict, judge, outcome
 
 
