@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from spurproc.errors import AlreadyGone, InvalidArgument, NotPermitted
 __all__ = ["Permission"]
 
 _UNLIMITED = 2**64 - 1
+_GRACE_LAST_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +68,7 @@ class Permission:
         if spec.user != user:
             raise _refused(f"cannot submit as {spec.user!r}: your name is {user!r}")
         self._check_limits(spec)
+        _check_kill_plan(spec)
 
     def _check_limits(self, spec: JobSpec) -> None:
         for number, (_, hard) in spec.limits.items():
@@ -73,6 +76,15 @@ class Permission:
                 raise InvalidArgument(f"limits: there is no limit {number} here")
             if hard % (_UNLIMITED + 1) > self.ceilings[number] % (_UNLIMITED + 1):
                 raise _refused(f"cannot submit with limit {number} at {hard}: the agent's own is {self.ceilings[number]}")
+
+
+def _check_kill_plan(spec: JobSpec) -> None:
+    """A time limit, and root who ends the job, are to get the node back."""
+    steps = spec.kill_plan.steps
+    if steps[-1][0] != signal.SIGKILL:
+        raise InvalidArgument("kill_plan: its last signal has to be SIGKILL, unless root submits")
+    if sum(grace_s or 0.0 for _, grace_s in steps[:-1]) > _GRACE_LAST_S:
+        raise InvalidArgument(f"kill_plan: it takes more than {_GRACE_LAST_S:g} s to come to SIGKILL, which only root may submit")
 
 
 def _refused(why: str) -> NotPermitted:
