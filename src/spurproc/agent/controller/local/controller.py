@@ -13,11 +13,11 @@ from typing import Self
 
 from spurproc.agent.controller.link import AttemptReport, Cancel, NodeView
 from spurproc.agent.controller.local import ending, history, queue
+from spurproc.agent.controller.local.books import Books
 from spurproc.agent.controller.local.ending import CancelAnswer, Reported, Requeued
-from spurproc.agent.controller.local.history import JobFilter
 from spurproc.agent.controller.local.outdated import settle_outdated
 from spurproc.agent.controller.local.queue import Head, Submission, Submitted
-from spurproc.agent.controller.local.records import AttemptRecord, CancelRequest, JobRecord, JobState
+from spurproc.agent.controller.local.records import CancelRequest, JobRecord
 from spurproc.agent.controller.local.schema import CONTROLLER_SCHEMA
 from spurproc.agent.inventory.reading import Inventory
 from spurproc.agent.jobs.job_spec import JobSpec
@@ -35,7 +35,7 @@ _KEY_LAST = 256
 _HISTORY_JOBS = 100_000
 
 
-class LocalController:
+class LocalController(Books):
     """The queue of one node. All is durable before it is answered; who may do what, its caller has to know.
 
     Used from one event loop. Owns its database.
@@ -50,13 +50,12 @@ class LocalController:
         history_jobs: int = _HISTORY_JOBS,
     ) -> None:
         """Takes `database`. See `open`."""
-        self._database = database
+        super().__init__(database)
         self._history_jobs = history_jobs
         self._mark = mark
         self._clock = clock
         self._head: Head | None = None
         self._head_known = False
-        self._ended: dict[int, list[asyncio.Future[None]]] = {}
         self.totals: Inventory | None = None
         """What the node has in all, once it is registered."""
         self.orders = asyncio.Event()
@@ -126,7 +125,7 @@ class LocalController:
         answer = await self._database.write(lambda connection: ending.cancel(connection, job_id, run_attempt, request))
         await self._renew_cancels(job_id)
         if answer is CancelAnswer.ENDED_IN_QUEUE:
-            self._wake(job_id)
+            self.wake(job_id)
         return answer
 
     async def requeue(
@@ -169,27 +168,6 @@ class LocalController:
         await self._load()
         return settled
 
-    # What users want to know.
-
-    async def job(self, job_id: int) -> JobRecord:
-        """As it stands. Raises AlreadyGone, RecordInvalid."""
-        ending.check_job_id(job_id)
-        return await self._database.read(lambda connection: queue.find_job(connection, job_id))
-
-    async def spec(self, job_id: int) -> JobSpec:
-        """What it runs. Raises AlreadyGone, RecordInvalid."""
-        ending.check_job_id(job_id)
-        return await self._database.read(lambda connection: queue.spec_of(connection, job_id))
-
-    async def attempts(self, job_id: int) -> tuple[AttemptRecord, ...]:
-        """Its history; empty before it was dispatched once. Raises RecordInvalid."""
-        ending.check_job_id(job_id)
-        return await self._database.read(lambda connection: ending.attempts_of(connection, job_id))
-
-    async def jobs(self, which: JobFilter | None = None) -> tuple[JobRecord, ...]:
-        """The latest first, a page of them. Raises RecordInvalid."""
-        return await self._database.read(lambda connection: history.jobs(connection, which or JobFilter()))
-
     async def stuck(self) -> tuple[JobRecord, tuple[Shortage, ...]] | None:
         """The job that holds up all others, and what it lacks, where the node as it is by now can never run it."""
         head = await self.next_head()
@@ -197,22 +175,6 @@ class LocalController:
             return None
         shortages = shortages_of(head.request, self.totals, self.totals)
         return (await self.job(head.attempt.job_id), shortages) if shortages else None
-
-    async def ended(self, job_id: int) -> JobRecord:
-        """Return once it has ended: not for an attempt that is put back. Raises AlreadyGone. Cancelling leaks nothing."""
-        while True:
-            waiter = asyncio.get_running_loop().create_future()
-            waiters = self._ended.setdefault(job_id, [])
-            waiters.append(waiter)
-            try:
-                job = await self.job(job_id)  # after we stand in the list: an end in between wakes us
-                if job.state is JobState.ENDED:
-                    return job
-                await waiter
-            finally:
-                waiters.remove(waiter)
-                if not waiters:
-                    self._ended.pop(job_id, None)
 
     # Its side of the link.
 
@@ -286,7 +248,7 @@ class LocalController:
         if done.queued is not None:
             self._tell()
         if done.over:
-            self._wake(report.attempt.job_id)
+            self.wake(report.attempt.job_id)
         return done
 
     async def next_generation(self) -> int:
@@ -299,8 +261,3 @@ class LocalController:
 
     def _forget_head(self) -> None:
         self._head, self._head_known = None, False
-
-    def _wake(self, job_id: int) -> None:
-        for waiter in self._ended.get(job_id, ()):
-            if not waiter.done():
-                waiter.set_result(None)
