@@ -9,10 +9,10 @@ PEERS := $(VENV)/.peers
 NATIVE := setup.py $(shell find csrc -name '*.[ch]' -o -name '*.py')
 
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-vm check model model-check crash endurance masked mutants mutants-check mutants-generated bench lint format c-check docs wheel clean
+.PHONY: help setup demo test test-vm check model model-check crash soak endurance masked mutants mutants-check mutants-generated bench lint format c-check docs wheel clean
 
 help:
-	@echo 'make setup | demo | test | test-vm | check | model | crash | endurance | masked | mutants | bench | lint | format | c-check | docs | wheel | clean'
+	@echo 'make setup | demo | test | test-vm | check | model | crash | soak | endurance | masked | mutants | bench | lint | format | c-check | docs | wheel | clean'
 
 setup: $(BUILT)
 
@@ -51,6 +51,10 @@ test-vm: wheel
 # each scene, not only in the first that passes it.
 crash: $(BUILT)
 	@$(if $(CRASH),SPURPROC_TEST_CRASH_EVERYWHERE=1) $(BIN)/python -m pytest tests/crash tests/agent_crash
+
+# Random histories of a node, five minutes of them, or for SOAK_S seconds; SEED=7: that one again. `make test` plays a short one.
+soak: $(BUILT)
+	@SPURPROC_TEST_SOAK_S=$(or $(SOAK_S),300) SPURPROC_TEST_SOAK_SEED=$(SEED) $(BIN)/python -m pytest -rP tests/soak
 
 # What is measured over minutes, and printed.
 endurance: $(BUILT)

@@ -86,7 +86,8 @@ def _job_faults(stage: Stage, awaited: Awaited) -> Iterator[str]:
     history = stage.ask(f"history {awaited.job}")
     if len(history) != len(awaited.ends):
         yield f"job {awaited.job}: its history is {history}"
-    if awaited.told["cancelled"] is not awaited.cancelled:
+    blames_nobody = awaited.told["end"].endswith("at stage GATE") and not awaited.told["fault"]
+    if awaited.told["cancelled"] is not awaited.cancelled or blames_nobody:
         yield f"job {awaited.job}: {awaited.told}"
     for number, (told, end, runs, hooks) in enumerate(zip(history, awaited.ends, awaited.runs, awaited.hooks, strict=False), 1):
         attempt = f"{awaited.job}.{number}"
