@@ -21,6 +21,7 @@ STORES = (
     "store.node_values",
     "controller.local.queue",
     "controller.local.ending",
+    "controller.local.history",
     "controller.local.outdated",
 )
 """Modules of spurproc.agent whose public functions are bodies of transactions."""
@@ -33,11 +34,15 @@ READS = frozenset(
         "store.drains.drains",
         "store.node_values.read_reports",
         "store.node_values.read_value",
+        "controller.local.queue.dispatched_spec",
         "controller.local.queue.find_job",
         "controller.local.queue.head",
         "controller.local.queue.last_number",
         "controller.local.queue.place_of",
         "controller.local.queue.spec_of",
+        "controller.local.history.cancels",
+        "controller.local.history.dispatched",
+        "controller.local.history.jobs",
         "controller.local.ending.attempts_of",
         "controller.local.ending.find_attempt",
     }

@@ -6,6 +6,7 @@ A scene asks whoever is there, so that it goes on over any crash; what it leads 
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from spurproc.agent.resources.request import ResourceRequest
 from tests.agent_crash.places import OF_A_LAUNCH
 from tests.agent_crash.stage import FIRST_GPU, SECOND_GPU, Stage
 from tests.agents import step_of
+from tests.steps import WAIT_S
 
 NEVER_RAN = "not started: ended before exec at stage NONE"
 
@@ -208,6 +210,25 @@ def _counted(stage: Stage, gpus: list[str]) -> None:
     assert readings[-1] == gpus, readings
 
 
+def _never_got(stage: Stage) -> None:
+    """It was dispatched to a node that had no room for it any more: it goes back into the queue."""
+    stage.ask("drain")
+    job = stage.submit("exit 3")
+
+    def dispatch() -> None:
+        with closing(sqlite3.connect(stage.agent.path / "controller.db")) as database:
+            database.execute("UPDATE jobs SET state = 'dispatched' WHERE job_id = ?", (job,))
+            database.execute("INSERT INTO attempts (job_id, run_attempt, dispatched_at) VALUES (?, 1, 0)", (job,))
+            database.commit()
+
+    stage.restart(dispatch)
+    deadline = time.monotonic() + WAIT_S
+    while stage.ask(f"job {job}")[0] != "queued":
+        assert time.monotonic() < deadline, "it is not taken back"
+    stage.ask("undrain")
+    stage.await_(job, "exited 3")
+
+
 def _effects(*effects: Effect) -> tuple[str, ...]:
     return tuple(effect.name for effect in effects)
 
@@ -246,6 +267,7 @@ _ENDS = (
     *_of("store.attempts", "note_launch", "set_state", "record_end", "discharge", "forget"),
     *_of("store.node_values", "count_report", "write_reports"),
     f"{_ENDING}.report",
+    "controller.local.history.forget",
     "store.mark:MarkFile.raise_to",
     "resources.table:ResourceTable.release",
     *_of("attempts.step", "remove_step", "remove_folders"),
@@ -301,6 +323,7 @@ SCENES: dict[str, Scene] = {
         at_start=True,
     ),
     "unreadable in the queue": Scene(_unreadable_in_the_queue, (f"{_QUEUE}.hold",), at_start=True),
+    "never got": Scene(_never_got, (f"{_QUEUE}.take_back",), at_start=True),
     "a GPU vanishes": Scene(
         _gpu_vanishes, ("resources.table:ResourceTable.apply_inventory", "store.node_values.write_value"), alone=True
     ),
