@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import resource
+import signal
 from typing import Any
 
 import pytest
 
 from spurproc.agent.service.peers import Peer
 from spurproc.agent.service.permission import Permission
+from spurproc.core.tree.termination import KillPlan
 from spurproc.errors import AlreadyGone, InvalidArgument, NotPermitted
 from tests.agent_values import job_spec
 
@@ -98,3 +100,20 @@ def test_a_rootless_agent_runs_its_own_users_jobs_alone(asks: int) -> None:
     with pytest.raises(NotPermitted, match="the agent runs as user 1000"):
         OF_USER.check_submission(peer, "me", own(uid=asks))
     OF_USER.check_submission(PEER, "me", own())
+
+
+@pytest.mark.parametrize(
+    ("steps", "why"),
+    [
+        ([(signal.SIGWINCH, 0.5)], "kill_plan: its last signal has to be SIGKILL"),
+        ([(signal.SIGKILL, 1.0), (signal.SIGTERM, None)], "kill_plan: its last signal has to be SIGKILL"),
+        ([(signal.SIGTERM, 3000.0), (signal.SIGINT, 601.0), (signal.SIGKILL, None)], "kill_plan: it takes more than 3600 s"),
+    ],
+)
+def test_a_user_keeps_a_node_from_nobody(steps: list[tuple[int, float | None]], why: str) -> None:
+    """Their time limit, and root who ends their job, get it back."""
+    plan = KillPlan(steps=tuple(steps))
+    with pytest.raises(InvalidArgument, match=why):
+        OF_ROOT.check_submission(PEER, "me", own(kill_plan=plan))
+    OF_ROOT.check_submission(Peer(pid=9, uid=ROOT, gid=0, groups=()), "root", own(kill_plan=plan))
+    OF_ROOT.check_submission(PEER, "me", own(kill_plan=KillPlan(steps=((signal.SIGTERM, 3600.0), (signal.SIGKILL, 5.0)))))
