@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from spurproc.agent.attempts.attempt import Attempt
 from spurproc.agent.attempts.dispatch import Attempts
 from spurproc.agent.attempts.step import cut_short
 from spurproc.agent.attempts.surroundings import Surroundings
+from spurproc.agent.controller.link import Dispatch
 from spurproc.agent.inventory.reading import Inventory
+from spurproc.agent.resources.allocation import Allocation
 from spurproc.agent.resources.request import ResourceRequest
 from spurproc.agent.resources.table import ResourceTable
 from spurproc.agent.store.drains import Drain, DrainKind
 from spurproc.core.exit_info import ExitInfo
+from spurproc.proto.attempt_id import AttemptId
+from spurproc.proto.runtime_id import BATCH_STEP
+from tests.agent_values import job_spec
 
 _NONE = cast("Any", None)
 _DRAIN = Drain(kind=DrainKind.SYSTEM, cause="inventory", why="a GPU vanished", since=1.0)
@@ -51,6 +60,20 @@ def test_a_node_without_attempts_owes_nothing() -> None:
     assert attempts.owes_nothing
     assert attempts.running == ()
     assert len(attempts) == 0
+
+
+def test_a_dispatch_that_is_said_again_claims_nothing(tmp_path: Path) -> None:
+    """Of one that is known, with its resources given back by now; and of one of which nothing but its step folder stands."""
+    known, of_folder = AttemptId(1, 1), AttemptId(2, 1)
+    around = _around()
+    around.state_dir = cast("Any", SimpleNamespace(steps=SimpleNamespace(path=str(tmp_path))))
+    (tmp_path / "runtime" / str(of_folder.step(BATCH_STEP))).mkdir(parents=True)
+    attempts = Attempts(around)
+    attempts.add(Attempt(id=known, allocation=Allocation(cpus=(0,)), accepted_at=0.0, uid=0, holds=False))
+    for attempt in (known, of_folder):
+        asyncio.run(attempts.take_on(Dispatch(attempt=attempt, spec=job_spec())))
+    assert attempts.find(of_folder) is None
+    assert not around.resources.claims
 
 
 @pytest.mark.parametrize(
