@@ -71,7 +71,10 @@ class Starting:
 
     async def launch(self, attempt: Attempt) -> None:
         """Begun here and told by an event: the next one, a wish to end it, is taken meanwhile."""
-        if attempt.end is None:
+        if attempt.end is None and attempt.cancel is not None:
+            self._never_started(attempt, "it was cancelled before it was launched", node_fault=False)
+            self._post(attempt, AttemptEvent.NOT_LAUNCHED)
+        elif attempt.end is None:
             self._spawn(self._launch_step(attempt))
 
     async def _launch_step(self, attempt: Attempt) -> None:

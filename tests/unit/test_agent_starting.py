@@ -1,0 +1,43 @@
+"""The way of an attempt to its step, without a node."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, cast
+
+from spurproc.agent.attempts.attempt import Attempt
+from spurproc.agent.attempts.starting import Starting
+from spurproc.agent.attempts.table import AttemptEvent
+from spurproc.agent.resources.allocation import Allocation
+from spurproc.agent.store.attempt_row import AttemptState, CancelIntent
+from spurproc.core.exit_info import ExitKind
+from spurproc.proto.attempt_id import AttemptId
+from tests.agent_values import job_spec
+
+
+def test_what_was_told_to_end_while_it_was_prepared_is_not_launched() -> None:
+    """Nothing but its end is asked of anybody: there is no node that could launch it."""
+    posted: list[AttemptEvent] = []
+    begun: list[Coroutine[Any, Any, None]] = []
+    attempt = Attempt(
+        id=AttemptId(1, 1),
+        allocation=Allocation(cpus=(0,)),
+        accepted_at=0.0,
+        uid=0,
+        state=AttemptState.LAUNCHING,
+        spec=job_spec(),
+        cancel=CancelIntent(uid=0, why="by the test", at=1.0),
+    )
+    starting = Starting(cast("Any", None), lambda _, event: posted.append(event), begun.append)
+
+    async def launch() -> None:
+        await starting.launch(attempt)
+        for work in begun:
+            await work
+
+    asyncio.run(launch())
+    assert posted == [AttemptEvent.NOT_LAUNCHED]
+    assert attempt.end is not None
+    assert attempt.end.kind is ExitKind.NOT_STARTED
+    assert attempt.node_fault is None
