@@ -11,13 +11,16 @@ from pathlib import Path
 import pytest
 
 from spurproc import Liveness
+from spurproc.agent.jobs.job_spec import RequeuePolicy
 from spurproc.agent.resources.request import ResourceRequest
+from spurproc.core.vantage import read_boot_id
 from spurproc.proto.codec import PROTOCOL_VERSION
 from tests.agents import NOTHING_LEFT, Agents, step_of
 from tests.node_tree import NodeTree
 from tests.releases import NEXT_AGENT, Site
 from tests.steps import Gate
 
+ANOTHER_BOOT = "00000000-0000-4000-8000-000000000000"
 pytestmark = [pytest.mark.needs_root, pytest.mark.needs_cgroup_v2]
 
 
@@ -192,6 +195,25 @@ def test_a_step_that_was_lost_fails_its_attempt_and_is_no_guess(tmp_path: Path) 
         agent.until("1.1", "none")
         assert agent.folders() == NOTHING_LEFT
         assert agent.ask("claims") == {}
+
+
+def test_what_a_reboot_has_ended_is_run_again_if_it_asked_for_that(tmp_path: Path) -> None:
+    """That is the node's fault. Its keepers are killed here, and its records made those of another boot."""
+    gate = Gate(tmp_path / "gate")
+    with Agents(tmp_path / "state").start() as agent:
+        script = f"test $SPURD_RUN_ATTEMPT = 2 && exit 4; read x <{gate.path}"
+        job = agent.submit(script, requeue=RequeuePolicy.ON_NODE_FAULT)
+        agent.until("1.1", "running")
+        agent.kill()
+        keepers = agent.steps.descriptor_of(1, 1, step_of(1).step_id)
+        assert keepers.leader is not None
+        agent.steps.kill(keepers.host, keepers.supervisor, keepers.leader)
+        for path in (agent.path / "steps" / "runtime" / str(step_of(1))).glob("*.json*"):
+            path.write_bytes(path.read_bytes().replace(read_boot_id().encode(), ANOTHER_BOOT.encode()))
+        agent.start()
+        assert agent.ended(job) == "exited 4"
+        first, second = agent.ask(f"history {job}")
+        assert (first, second) == ("unknown: the machine was restarted before the end was recorded", "exited 4")
 
 
 def test_a_row_that_cannot_be_read_is_held_and_stops_no_other(tmp_path: Path) -> None:

@@ -14,7 +14,10 @@ from spurproc.proto.descriptor import Descriptor
 from spurproc.proto.journal_record import History
 from spurproc.proto.launch_record import LaunchRecord
 
-__all__ = ["NotYours", "conclusion", "never_started"]
+__all__ = ["RESTARTED", "NotYours", "conclusion", "never_started"]
+
+RESTARTED = "the machine was restarted before the end was recorded"
+"""Why an end is unknown: of a step of an earlier boot."""
 
 
 class NotYours(enum.Enum):
@@ -42,7 +45,7 @@ def conclusion(
     if history.end is not None:
         return history.end
     if launch.boot_id != boot_id:
-        return ExitInfo.unknown("the machine was restarted before the end was recorded")
+        return ExitInfo.unknown(RESTARTED)
     if descriptor is None or descriptor.leader is None:
         return never_started("nobody supervises it, and no leader of it was at its gate")
     if not by_host and descriptor.host.liveness() is not Liveness.GONE:

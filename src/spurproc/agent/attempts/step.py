@@ -32,6 +32,7 @@ from spurproc.proto.journal_record import JournalRecord
 from spurproc.proto.journal_record import Launched as LaunchedRecord
 from spurproc.proto.runtime_id import BATCH_STEP
 from spurproc.proto.step_folder import RUNTIME_NAME
+from spurproc.proto.takeover import RESTARTED
 
 __all__ = [
     "Launched",
@@ -167,7 +168,9 @@ def told_end(around: Surroundings, attempt: Attempt, spec: JobSpec, end: ExitInf
 
 
 def cut_short(end: ExitInfo) -> str | None:
-    """Why it is the node's fault that it never ran: who launched it was killed on the way. None of any other end."""
+    """Why it is the node's fault: who launched it was killed on the way, or the machine was restarted. None of any other end."""
+    if end.kind is ExitKind.UNKNOWN and end.reason == RESTARTED:
+        return end.reason
     if end.kind is not ExitKind.NOT_STARTED or end.stage != SpawnStage.GATE.name:
         return None
     return f"its launch was cut short: {end.reason or 'nobody has told it to start'}"

@@ -69,9 +69,9 @@ class Watcher:
         end = await self.over(attempt)
         if attempt.started_at is None and end.kind is not ExitKind.NOT_STARTED:  # nobody had written it down when it was launched
             attempt.started_at = (await self._around.blocking.run(traces_of, self._around, attempt.id)).started_at
+        if attempt.cancel is None:
+            attempt.node_fault = attempt.node_fault or cut_short(end)
         if end.kind is ExitKind.NOT_STARTED:
-            if attempt.cancel is None:
-                attempt.node_fault = attempt.node_fault or cut_short(end)
             with suppress(SpurprocError):
                 end = told_end(self._around, attempt, await spec_for(self._around, attempt), end)
         attempt.end = attempt.end or end
