@@ -273,7 +273,8 @@ _ENDS = (
     *_of("attempts.step", "remove_step", "remove_folders"),
 )
 _STARTS = (
-    *_of("attempts.reconcile", "look", "_restore", "_displace"),
+    "attempts.reconcile.look",
+    *_of("attempts.claims", "restore", "displace"),
     "resources.table:ResourceTable.restore",
     *_of(_ENDING, "take_over"),
     "controller.local.outdated.settle_outdated",
@@ -316,7 +317,7 @@ SCENES: dict[str, Scene] = {
         _refused,
         (*_effects(Effect.RECORD_REFUSED, Effect.OFFER_REPORT, Effect.RECORD_REPORTED), "store.attempts.note_refusal"),
     ),
-    "held": Scene(_held, (Effect.RECORD_HELD.name, "store.attempts.hold", "attempts.reconcile._restore"), at_start=True),
+    "held": Scene(_held, (Effect.RECORD_HELD.name, "store.attempts.hold", "attempts.claims.restore"), at_start=True),
     "found without a row": Scene(
         _found_without_a_row,
         (*_STARTS, "store.attempts.accept", Effect.WATCH.name, *_OWED),

@@ -83,6 +83,21 @@ def test_a_second_claim_is_refused_by_thing_and_holder(table: ResourceTable) -> 
     assert LATER not in table.claims
 
 
+def test_what_runs_claims_the_rest(table: ResourceTable) -> None:
+    """What no other has is its own, though the node has not got it, or not so much; what it gives back is that and no more."""
+    table.restore(FIRST, Allocation(cpus=(1,), gpus=(gpu(0x41),), generic={"license": 2}))
+    free = table.free
+    wanted = Allocation(cpus=(0, 1, 9), memory_bytes=5000, gpus=(gpu(0x41), gpu(0x99)), generic={"license": 1})
+    rest = table.restore_rest(SECOND, wanted)
+    assert rest == Allocation(cpus=(0, 9), memory_bytes=5000, gpus=(gpu(0x99),), generic={"license": 1})
+    assert (table.missing.cpus, table.missing.gpus) == ((9,), (gpu(0x99),))
+    assert 0 not in table.free.cpus
+    assert table.free.memory_bytes == 0
+    assert table.restore_rest(LATER, Allocation(cpus=(0, 1))) is None
+    assert table.release(SECOND) == rest
+    assert table.free == free
+
+
 def test_who_holds_something_gets_nothing_else(table: ResourceTable) -> None:
     """A repeated dispatch must not double what an attempt has."""
     held = table.allocate(FIRST, ResourceRequest())

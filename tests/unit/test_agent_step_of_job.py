@@ -91,6 +91,7 @@ def test_a_job_is_told_what_it_got() -> None:
         b"SPURD_CPUS": b"1,3",
         b"SPURD_CPU_COUNT": b"2",
         b"SPURD_MEMORY_BYTES": b"1048576",
+        b"SPURD_GENERIC": b"",
         b"SPURD_GPUS": b"",
         b"SPURD_GPU_COUNT": b"0",
         b"CUDA_VISIBLE_DEVICES": b"",

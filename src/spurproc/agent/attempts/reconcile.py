@@ -7,31 +7,30 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
 from spurproc.agent.attempts.attempt import Attempt
+from spurproc.agent.attempts.claims import by_agent, displace, drain_for, restore
 from spurproc.agent.attempts.dispatch import Attempts
 from spurproc.agent.attempts.hooks import HookName, hook_begun
+from spurproc.agent.attempts.leftovers import leave_alone, sweep_folders
 from spurproc.agent.attempts.outdated import settle_outdated
 from spurproc.agent.attempts.recovered import allocation_of, spec_for
 from spurproc.agent.attempts.step import traces_of
 from spurproc.agent.attempts.surroundings import Surroundings
-from spurproc.agent.attempts.table import LIVE
 from spurproc.agent.attempts.trace import Trace
 from spurproc.agent.jobs.job_spec import JobSpec
-from spurproc.agent.resources.refusal import Conflict
-from spurproc.agent.store.attempt_row import AttemptRow, AttemptState, CancelIntent, DamagedRow, Obligation
+from spurproc.agent.store.attempt_row import AttemptRow, AttemptState, DamagedRow, Obligation
 from spurproc.agent.store.attempts import accept, load_all, note_launch, spec_of
-from spurproc.agent.store.drains import Drain, DrainKind
 from spurproc.client.adoption import RefusedFolder, adopt
 from spurproc.client.collection import sweep
 from spurproc.client.step import Step
 from spurproc.core.exit_info import ExitInfo
 from spurproc.core.spawn.stage import SpawnStage
-from spurproc.errors import InvalidArgument, SpurprocError
+from spurproc.errors import InvalidArgument, OwnershipLost, SpurprocError
 from spurproc.proto.attempt_id import AttemptId
 from spurproc.proto.launch_record import LaunchRecord
 from spurproc.proto.runtime_id import BATCH_STEP, RuntimeId
@@ -92,25 +91,37 @@ async def reconcile(around: Surroundings, attempts: Attempts) -> Found:
     found = await around.blocking.run(look, around.state_dir.steps.path)
     await settle_outdated(around, found.seen)
     rows, damaged = await around.database.read(load_all)
-    taken = [await _of_row(around, row, found) for row in rows]
+    taken = [await _guarded(around, row.attempt, _of_row(around, row, found)) for row in rows]
     taken += [_of_damaged(around, row, found) for row in damaged]
     await _note_launches(around, rows, found)
     known = {one.id for one in taken}
-    taken += [await _of_step(around, attempt, step) for attempt, step in found.steps.items() if attempt not in known]
+    for attempt, step in found.steps.items():
+        if attempt not in known:
+            taken.append(await _guarded(around, attempt, _of_step(around, attempt, step)))
     taken += [_of_bad(around, attempt, why) for attempt, why in found.bad.items() if attempt not in known]
-    _restore(around, taken)
-    _displace(around, taken)
+    restore(around, taken)
+    displace(around, taken)
     for name in found.swept:
         around.log.info("swept", folder=name)
-    for step in found.others:
-        around.log.warning("left alone", step=str(step.runtime_id), why="this release launches no such step")
+    await leave_alone(around, found.others)
+    await sweep_folders(around, {*found.seen, *(one.id for one in taken)})
     for strange in found.strange:
         around.log.warning("left alone", folder=strange.name, why=str(strange.error))
-    for attempt in taken:
-        attempts.add(attempt)
-    for attempt in taken:
-        attempts.begin(attempt)
+    for one in taken:
+        attempts.add(one)
+    for one in taken:
+        attempts.begin(one)
     return found
+
+
+async def _guarded(around: Surroundings, attempt: AttemptId, made: Awaitable[Attempt]) -> Attempt:
+    """It; or, where it cannot be read, one that is held and shown, and keeps nobody from starting."""
+    try:
+        return await made
+    except OwnershipLost:
+        raise
+    except (SpurprocError, OSError) as error:
+        return _of_bad(around, attempt, str(error))
 
 
 async def _of_row(around: Surroundings, row: AttemptRow, found: Found) -> Attempt:
@@ -154,7 +165,7 @@ async def _not_launched(around: Surroundings, attempt: Attempt) -> None:
     elif attempt.spec.reservation:
         attempt.is_reservation, attempt.holds, attempt.state = True, False, AttemptState.ACCEPTED
         attempt.end = ExitInfo.not_started(SpawnStage.NONE.name, 0, reason="a reservation ends with the agent that gave it")
-        attempt.cancel = attempt.cancel or _by_agent(around, "the agent was started anew")
+        attempt.cancel = attempt.cancel or by_agent(around, "the agent was started anew")
     else:
         attempt.begun = hook_begun(around, attempt.id, HookName.PROLOG)
         attempt.state = AttemptState.PROLOG if attempt.begun else AttemptState.ACCEPTED
@@ -166,16 +177,13 @@ def _spec(connection: sqlite3.Connection, attempt: AttemptId) -> JobSpec | None:
     return None
 
 
-def _by_agent(around: Surroundings, why: str) -> CancelIntent:
-    return CancelIntent(uid=None, why=why, at=around.clock())
-
-
 def _of_damaged(around: Surroundings, row: DamagedRow, found: Found) -> Attempt:
     """Its step, if it has one, is watched; what it holds is what its step was given."""
-    step = found.steps.get(row.attempt)
-    allocation = None if step is None else allocation_of(_launch_record(around, row.attempt), around.resources.inventory)
+    step, allocation = found.steps.get(row.attempt), None
+    with suppress(SpurprocError):
+        allocation = None if step is None else allocation_of(_launch_record(around, row.attempt), around.resources.inventory)
     if allocation is None:
-        _drain_for(around, row.attempt, row.why)
+        drain_for(around, row.attempt, row.why)
     return Attempt(
         id=row.attempt,
         allocation=allocation,
@@ -223,7 +231,7 @@ def _launch_record(around: Surroundings, attempt: AttemptId) -> LaunchRecord:
 
 def _of_bad(around: Surroundings, attempt: AttemptId, why: str) -> Attempt:
     """Neither a row nor a step that can be read."""
-    _drain_for(around, attempt, why)
+    drain_for(around, attempt, why)
     return Attempt(
         id=attempt,
         allocation=None,
@@ -233,46 +241,3 @@ def _of_bad(around: Surroundings, attempt: AttemptId, why: str) -> Attempt:
         begun=True,
         held_because=why,
     )
-
-
-def _drain_for(around: Surroundings, attempt: AttemptId, why: str) -> None:
-    """What it holds nobody knows, so nothing more is given away; found anew at each start, as long as it is so."""
-    words = f"nobody knows what attempt {attempt} holds: {why}"
-    around.drains = (*around.drains, Drain(kind=DrainKind.SYSTEM, cause=f"attempt {attempt}", why=words, since=around.clock()))
-
-
-def _restore(around: Surroundings, taken: Iterable[Attempt]) -> None:
-    """Each exactly what it was given, all of it or nothing; the earlier claim stands."""
-    for attempt in sorted(taken, key=lambda one: (one.accepted_at, one.id)):
-        if attempt.allocation is None:
-            attempt.holds = False
-        if attempt.allocation is None or not attempt.holds:
-            continue
-        try:
-            around.resources.restore(attempt.id, attempt.allocation)
-        except Conflict as conflict:
-            attempt.holds = False
-            around.log.warning("its claim clashes", attempt=str(attempt.id), why=str(conflict))
-            _fence(around, attempt, conflict)
-
-
-def _fence(around: Surroundings, attempt: Attempt, conflict: Conflict) -> None:
-    """Where another has what it claims it ends. Where this node has no such thing it runs on, and is shown."""
-    attempt.held_because = str(conflict)
-    if conflict.claimants and attempt.state in LIVE:
-        attempt.node_fault = str(conflict)
-        attempt.cancel = attempt.cancel or _by_agent(around, str(conflict))
-
-
-def _displace(around: Surroundings, taken: Iterable[Attempt]) -> None:
-    """Of one job the latest attempt that was begun counts; all before it end."""
-    latest: dict[int, AttemptId] = {}
-    for attempt in taken:
-        latest[attempt.id.job_id] = max(attempt.id, latest.get(attempt.id.job_id, attempt.id))
-    for attempt in taken:
-        later = latest[attempt.id.job_id]
-        if attempt.id != later:
-            attempt.displaced_by = later
-            if attempt.state in LIVE and attempt.cancel is None:
-                around.log.warning("displaced", attempt=str(attempt.id), by=str(later))
-                attempt.cancel = _by_agent(around, f"attempt {later} has taken its place")

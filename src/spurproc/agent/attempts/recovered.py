@@ -13,9 +13,12 @@ from spurproc.proto.raw_text import RawText, raw_bytes
 
 __all__ = ["allocation_of", "spec_for"]
 
+_DIGITS = 40
+"""More than any number that we have written."""
+
 
 def allocation_of(launch: LaunchRecord, inventory: Inventory) -> Allocation | None:
-    """What it was given, as it was told to the job: CPUs, memory, GPUs. Of generic resources it is not told, so none.
+    """What it was given, as it was told to the job. Raises InvalidArgument where that can be no allocation.
 
     None of a step that no agent has launched: it was given no CPUs.
     """
@@ -26,6 +29,7 @@ def allocation_of(launch: LaunchRecord, inventory: Inventory) -> Allocation | No
     return Allocation(
         cpus=tuple(sorted(launch.program.affinity)),
         memory_bytes=memory_bytes,
+        generic=_generic(told.get(b"SPURD_GENERIC", b"")),
         gpus=_gpus(told.get(b"SPURD_GPUS", b""), inventory),
     )
 
@@ -35,7 +39,12 @@ def _environment(program: Program) -> dict[bytes, bytes]:
 
 
 def _number(text: bytes | None) -> int:
-    return int(text) if text is not None and text.isdigit() else 0
+    return int(text[:_DIGITS]) if text is not None and text.isdigit() else 0
+
+
+def _generic(text: bytes) -> dict[str, int]:
+    pairs = (entry.partition("=") for entry in text.decode("ascii", "replace").split(",") if entry)
+    return {name: _number(count.encode()) for name, _, count in pairs}
 
 
 def _gpus(text: bytes, inventory: Inventory) -> tuple[Gpu, ...]:

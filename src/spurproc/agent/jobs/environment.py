@@ -7,6 +7,7 @@
 | `SPURD_WORK_DIR` | where it was started |
 | `SPURD_CPUS`, `SPURD_CPU_COUNT` | the CPUs that are its own, as `0,2,3`, and how many |
 | `SPURD_MEMORY_BYTES` | its memory; 0: none was asked for |
+| `SPURD_GENERIC` | its generic resources, as `license=2,seat=1`; empty: none |
 | `SPURD_GPUS`, `SPURD_GPU_COUNT` | its GPUs by PCI address, else UUID; empty: none |
 | `CUDA_VISIBLE_DEVICES`, `ROCR_VISIBLE_DEVICES` | its GPUs of that family by UUID; empty: none is to be seen |
 
@@ -71,6 +72,7 @@ def resource_variables(given: Allocation) -> dict[str, str]:
         "SPURD_CPUS": ",".join(map(str, given.cpus)),
         "SPURD_CPU_COUNT": str(len(given.cpus)),
         "SPURD_MEMORY_BYTES": str(given.memory_bytes),
+        "SPURD_GENERIC": ",".join(f"{name}={count}" for name, count in sorted(given.generic.items())),
         "SPURD_GPUS": ",".join(map(str, given.gpus)),
         "SPURD_GPU_COUNT": str(len(given.gpus)),
     }

@@ -129,6 +129,21 @@ class ResourceTable:
         self._raise_if_claimed(key)
         self._take(key, Claim(allocation=allocation))
 
+    def restore_rest(self, key: AttemptId, allocation: Allocation) -> Allocation | None:
+        """Claim of it whatever no other has, and what of that the node has not got is `missing`. None: not one CPU is left of it.
+
+        For what runs, and holds it all the same. Raises Conflict where `key` holds something already.
+        """
+        self._raise_if_claimed(key)
+        cpus = tuple(cpu for cpu in allocation.cpus if cpu not in self._held.cpus)
+        if not cpus:
+            return None
+        gpus = tuple(gpu for gpu in allocation.gpus if self._held.holder_of(gpu) is None)
+        rest = msgspec.structs.replace(allocation, cpus=cpus, gpus=gpus)
+        self._claims[key] = Claim(allocation=rest)
+        self._held.add(key, rest)
+        return rest
+
     def release(self, key: AttemptId) -> Allocation:
         """Give back all that `key` holds, once. Raises NotHeld for a second time, and changes nothing."""
         claim = self._claims.pop(key, None)

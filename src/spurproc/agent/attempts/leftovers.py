@@ -1,0 +1,49 @@
+"""At a start: what stands in the state folder and is of no attempt that anybody knows."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+
+from spurproc.agent.attempts.claims import drain_for
+from spurproc.agent.attempts.step import remove_folders
+from spurproc.agent.attempts.surroundings import Surroundings
+from spurproc.agent.jobs.spool import spooled
+from spurproc.client.step import Step
+from spurproc.errors import OwnershipLost, SpurprocError
+from spurproc.proto.attempt_id import AttemptId
+from spurproc.proto.step_state import StepState
+
+__all__ = ["leave_alone", "sweep_folders"]
+
+_OVER = (StepState.COMPLETED, StepState.LEAVING)
+
+
+async def leave_alone(around: Surroundings, others: Iterable[Step]) -> None:
+    """Steps beside the batch step, of a later release or somebody else: as long as one runs nothing more is given away."""
+    for step in others:
+        why = f"step {step.runtime_id} is none that this release launches"
+        around.log.warning("left alone", step=str(step.runtime_id), why=why)
+        if not await around.blocking.run(_is_over, step):
+            drain_for(around, AttemptId.of(step.runtime_id), why)
+
+
+def _is_over(step: Step) -> bool:
+    try:
+        return step.status().state in _OVER
+    except SpurprocError:
+        return False
+
+
+async def sweep_folders(around: Surroundings, known: Container[AttemptId]) -> None:
+    """Scripts and scratch folders that a store which was lost knew of. The records of hooks stay: they tell what was begun."""
+    folders = (around.state_dir.spool, around.state_dir.scratch)
+    for attempt in {attempt for folder in folders for attempt in spooled(folder)[0] if attempt not in known}:
+        around.ownership.require()
+        try:
+            await around.blocking.run_patiently(remove_folders, around, attempt)
+        except OwnershipLost:
+            raise
+        except (SpurprocError, OSError) as error:
+            around.log.warning("left alone", folders=str(attempt), why=str(error))
+        else:
+            around.log.info("swept", folders=str(attempt))
