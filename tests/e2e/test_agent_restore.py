@@ -104,3 +104,19 @@ def test_what_has_run_and_left_no_folder_is_not_run_again(tmp_path: Path, restor
         assert (tmp_path / "epilog").read_text() == "1\n2\n3\n4\n"
         assert agent.folders() == NOTHING_LEFT
         assert agent.ask("claims") == {}
+
+
+def test_a_lost_queue_gives_no_id_again_that_the_store_knows(tmp_path: Path) -> None:
+    """One whose report nobody has taken, and that has left no step folder: its end is no other job's."""
+    (tmp_path / "unreachable").touch()
+    with Agents(tmp_path / "state", odd=True).start(prolog_argv="/bin/false") as agent:
+        agent.submit("exit 3")
+        agent.until("1.1", "reporting")
+        agent.kill()
+        (tmp_path / "unreachable").unlink()
+        for file in agent.path.glob("controller.db*"):
+            file.unlink()
+        agent.start()
+        agent.ask("undrain")
+        job = agent.submit("exit 7")
+        assert (job, agent.ended(job)) == (2, "exited 7")

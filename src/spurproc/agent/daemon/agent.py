@@ -147,10 +147,11 @@ class Agent:
         await self.inventory.begin()
 
     async def _tell_the_queue(self, seen: set[AttemptId]) -> None:
-        """What has run, whatever it says itself."""
-        for attempt in await self.controller.take_over(seen):
-            self.log.warning("the queue is older than the step folders", attempt=str(attempt))
-        settled = await self.controller.settle_outdated({*seen, *(attempt.id for attempt in self.attempts)})
+        """What was taken on, and what has run, whatever it says itself."""
+        known = {*seen, *(attempt.id for attempt in self.attempts)}
+        for attempt in await self.controller.take_over(known):
+            self.log.warning("the queue is older than what was taken on", attempt=str(attempt))
+        settled = await self.controller.settle_outdated(known)
         if settled:
             self.problems["queue"] = f"the queue was older than what has run: {len(settled)} jobs have an unknown end by that"
             self.log.warning("the queue is older than what has run", settled=[str(attempt) for attempt in settled])

@@ -153,7 +153,7 @@ class LocalController(Books):
         await self._database.write(lambda connection: queue.raise_floor(connection, job_id))
 
     async def take_over(self, seen: Iterable[AttemptId]) -> tuple[AttemptId, ...]:
-        """What step folders show to have run counts, whatever the queue says. Before work is taken. Returns what it changed."""
+        """What the node has taken on or run counts, whatever the queue says. Before work is taken. Returns what it changed."""
         attempts = tuple(seen)
         changed = await self._database.write(lambda connection: ending.take_over(connection, attempts, at=self._clock()))
         await self._load()  # an attempt before the one seen is no order any more
