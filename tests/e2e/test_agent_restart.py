@@ -232,3 +232,31 @@ def test_a_row_that_cannot_be_read_is_held_and_stops_no_other(tmp_path: Path) ->
         assert agent.ask("claims") == {"1.1": [0]}
         assert agent.ended(agent.submit("exit 5")) == "exited 5"
         gate.open()
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_one_whose_step_can_be_read_again_is_held_no_more(tmp_path: Path, *, cancelled: bool) -> None:
+    """It is looked at again and again, by an agent that has found it so; what was wanted of it meanwhile is done then."""
+    gate = Gate(tmp_path / "gate")
+    with Agents(tmp_path / "state").start() as agent:
+        job = agent.submit(f"read x <{gate.path}; exit 6")
+        agent.until("1.1", "running")
+        agent.kill()
+        launch = agent.path / "steps" / "runtime" / str(step_of(1)) / "launch.json"
+        good = launch.read_bytes()
+        launch.write_bytes(good[:-2])
+        agent.start()
+        agent.until("1.1", "held")
+        if cancelled:
+            agent.ask(f"cancel {job}")
+            agent.await_fact("is to end")
+            assert agent.ask("attempts")["1.1"]["state"] == "held"
+            assert len(agent.ask("held")) == 1
+        launch.with_name("good").write_bytes(good)
+        launch.with_name("good").replace(launch)
+        if not cancelled:
+            agent.until("1.1", "running")
+            gate.open()
+        assert agent.ended(job) == ("killed by SIGTERM" if cancelled else "exited 6")
+        agent.until("1.1", "none")
+        assert agent.folders() == NOTHING_LEFT

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from typing import Any, cast
 
 from spurproc.agent.attempts.attempt import Attempt
 from spurproc.agent.attempts.starting import Starting
 from spurproc.agent.attempts.table import AttemptEvent
+from spurproc.agent.attempts.tasks import Work
 from spurproc.agent.resources.allocation import Allocation
 from spurproc.agent.store.attempt_row import AttemptState, CancelIntent
 from spurproc.core.exit_info import ExitKind
@@ -19,7 +19,7 @@ from tests.agent_values import job_spec
 def test_what_was_told_to_end_while_it_was_prepared_is_not_launched() -> None:
     """Nothing but its end is asked of anybody: there is no node that could launch it."""
     posted: list[AttemptEvent] = []
-    begun: list[Coroutine[Any, Any, None]] = []
+    begun: list[Work] = []
     attempt = Attempt(
         id=AttemptId(1, 1),
         allocation=Allocation(cpus=(0,)),
@@ -29,12 +29,12 @@ def test_what_was_told_to_end_while_it_was_prepared_is_not_launched() -> None:
         spec=job_spec(),
         cancel=CancelIntent(uid=0, why="by the test", at=1.0),
     )
-    starting = Starting(cast("Any", None), lambda _, event: posted.append(event), begun.append)
+    starting = Starting(cast("Any", None), lambda _, event: posted.append(event), lambda _, work: begun.append(work))
 
     async def launch() -> None:
         await starting.launch(attempt)
         for work in begun:
-            await work
+            await work(attempt)
 
     asyncio.run(launch())
     assert posted == [AttemptEvent.NOT_LAUNCHED]

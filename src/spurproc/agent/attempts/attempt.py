@@ -52,6 +52,8 @@ class Attempt:
     busy: bool = False
     waiting: list[Future[None]] = field(default_factory=list)
     """Those who want to know when all that has happened to it is recorded."""
+    broken: bool = False
+    """By a fault of ours: nothing more becomes of it in this life of the agent."""
 
     @classmethod
     def of_row(cls, row: AttemptRow) -> Attempt:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 from spurproc.agent.attempts.attempt import Attempt
 from spurproc.agent.attempts.hooks import HookName, hook_begun, hook_plan, remove_hooks, run_hook
@@ -13,6 +12,7 @@ from spurproc.agent.attempts.reporting import offer
 from spurproc.agent.attempts.step import find_step, remove_folders, remove_step, spec_for
 from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.attempts.table import AttemptEvent
+from spurproc.agent.attempts.tasks import Spawn
 from spurproc.agent.resources.refusal import NotHeld
 
 __all__ = ["Clearing"]
@@ -25,7 +25,7 @@ class Clearing:
         self,
         around: Surroundings,
         post: Callable[[Attempt, AttemptEvent], None],
-        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        spawn: Spawn,
         freed: Callable[[], None],
     ) -> None:
         self._around = around
@@ -35,7 +35,7 @@ class Clearing:
 
     async def begin_epilog(self, attempt: Attempt) -> None:
         """It is told by an event how that ended."""
-        self._spawn(self._run_epilog(attempt))
+        self._spawn(attempt, self._run_epilog)
 
     async def _run_epilog(self, attempt: Attempt) -> None:
         spec = await spec_for(self._around, attempt)
@@ -56,7 +56,10 @@ class Clearing:
 
     async def offer_report(self, attempt: Attempt) -> None:
         """It is told by an event what the controller answered."""
-        self._spawn(offer(self._around, attempt, self._post))
+        self._spawn(attempt, self._offer)
+
+    async def _offer(self, attempt: Attempt) -> None:
+        await offer(self._around, attempt, self._post)
 
     async def remove_step(self, attempt: Attempt) -> None:
         """Acknowledge it and remove its folder; nothing else tells of it from then on."""

@@ -99,7 +99,7 @@ class Attempts:
             is_reservation=spec.reservation,
         )
         self.add(attempt)
-        self.runner.spawn(self._accept(attempt, spec, allocation))
+        self.runner.spawn(attempt, lambda _: self._accept(attempt, spec, allocation))
 
     async def _accept(self, attempt: Attempt, spec: JobSpec, allocation: Allocation) -> None:
         body = partial(accept, attempt=attempt.id, spec=spec, allocation=allocation, at=attempt.accepted_at)

@@ -7,9 +7,8 @@ begun here and comes back as an event.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from itertools import groupby
-from typing import Any
 
 from spurproc.agent.attempts.attempt import Attempt
 from spurproc.agent.attempts.clearing import Clearing
@@ -18,16 +17,15 @@ from spurproc.agent.attempts.records import PATIENT, RECORDS, drain_of, record
 from spurproc.agent.attempts.starting import Starting
 from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.attempts.table import AttemptEvent, Effect, move
+from spurproc.agent.attempts.tasks import RETRY_FIRST_S, RETRY_LAST_S, Tasks
 from spurproc.agent.attempts.watching import Watcher
 from spurproc.agent.controller.registration import BackOff
-from spurproc.agent.store.attempt_row import AttemptState
 from spurproc.core.exit_info import ExitInfo
 from spurproc.core.spawn.stage import SpawnStage
 from spurproc.errors import OwnershipLost, SpurprocError
 
 __all__ = ["EffectRunner"]
 
-_RETRY_FIRST_S, _RETRY_LAST_S = 0.1, 30.0
 Failpoint = Callable[[Effect, str], None]
 
 
@@ -52,7 +50,9 @@ class EffectRunner:
     ) -> None:
         self._around = around
         self._failpoint = failpoint
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(around)
+        self.spawn = self._tasks.spawn
+        self.close = self._tasks.close
         starting = Starting(around, self.post, self.spawn)
         self.watcher = watcher = Watcher(around, self.post, self.spawn, look_behind)
         clearing = Clearing(around, self.post, self.spawn, freed)
@@ -80,9 +80,9 @@ class EffectRunner:
     def post(self, attempt: Attempt, event: AttemptEvent) -> None:
         """Something has happened to it. Events are taken one after the other, the effects of one before the next."""
         attempt.events.append(event)
-        if not attempt.busy and not self._around.halted:
+        if not attempt.busy and not attempt.broken and not self._around.halted:
             attempt.busy = True
-            self.spawn(self._drain(attempt))
+            self.spawn(attempt, self._drain)
 
     async def record(self, attempt: Attempt, event: AttemptEvent) -> None:
         """As `post`; back once it is taken, and what it makes durable is."""
@@ -91,42 +91,14 @@ class EffectRunner:
         self.post(attempt, event)
         await recorded
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Go on with it beside everything else."""
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if task.cancelled() or (error := task.exception()) is None:
-            return
-        if isinstance(error, OwnershipLost):
-            self._around.lost.set()
-        else:
-            self._around.log.error("work on an attempt has failed", error=repr(error), exc_info=error)
-
-    async def close(self) -> None:
-        """Go on with nothing. Whatever has run on a thread is done, and whatever was not recorded is found at the next start."""
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
     async def _drain(self, attempt: Attempt) -> None:
-        """A fault of ours stops one attempt, and no other: it stands as it is, and is shown."""
-        try:
-            while attempt.events and not self._around.halted:
-                await self._take(attempt, attempt.events.popleft())
-            attempt.busy = False
-            while attempt.waiting and not self._around.halted:
-                waiting = attempt.waiting.pop()
-                if not waiting.done():
-                    waiting.set_result(None)
-        except OwnershipLost:
-            raise
-        except Exception as error:
-            attempt.state, attempt.held_because = AttemptState.HELD, f"a fault of the agent: {error!r}"
-            raise
+        while attempt.events and not attempt.broken and not self._around.halted:
+            await self._take(attempt, attempt.events.popleft())
+        attempt.busy = False
+        while attempt.waiting and not attempt.broken and not self._around.halted:
+            waiting = attempt.waiting.pop()
+            if not waiting.done():
+                waiting.set_result(None)
 
     async def _take(self, attempt: Attempt, event: AttemptEvent) -> None:
         configuration = self._around.configuration
@@ -135,8 +107,6 @@ class EffectRunner:
         if answer.state is not attempt.state:
             self._around.log.debug("moves on", attempt=str(attempt.id), because=event.value, state=answer.state.value)
         attempt.state = answer.state
-        if answer.effects:
-            self._around.ownership.require()
         if Effect.RECORD_END in answer.effects:
             attempt.end = attempt.end or _without_a_step(attempt)
         for effects in _grouped(answer.effects):
@@ -146,9 +116,10 @@ class EffectRunner:
 
     async def _carry_out(self, attempt: Attempt, effects: tuple[Effect, ...]) -> None:
         """Nothing that comes after them may be done before them: they are tried again until they work."""
-        back_off = BackOff(first_s=_RETRY_FIRST_S, last_s=_RETRY_LAST_S)
+        back_off = BackOff(first_s=RETRY_FIRST_S, last_s=RETRY_LAST_S)
         while not self._around.halted:
             try:
+                self._around.ownership.require()
                 self._pass(effects, "before")
                 await self._do(attempt, effects)
                 self._pass(effects, "after")
@@ -158,7 +129,6 @@ class EffectRunner:
                 names = ", ".join(effect.value for effect in effects)
                 self._around.log.warning("tried again later", attempt=str(attempt.id), what=names, error=str(error))
                 await asyncio.sleep(back_off.next_s())
-                self._around.ownership.require()
             else:
                 return
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any
 
 from spurproc.agent.attempts.attempt import Attempt
 from spurproc.agent.attempts.hooks import HookName, hook_plan, run_hook
 from spurproc.agent.attempts.step import launch_step, prepare, spec_for
 from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.attempts.table import AttemptEvent
+from spurproc.agent.attempts.tasks import Spawn
 from spurproc.agent.store.attempts import note_launch
 from spurproc.core.exit_info import ExitInfo
 from spurproc.core.spawn.stage import SpawnStage
@@ -30,7 +30,7 @@ class Starting:
         self,
         around: Surroundings,
         post: Callable[[Attempt, AttemptEvent], None],
-        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        spawn: Spawn,
     ) -> None:
         self._around = around
         self._post = post
@@ -39,7 +39,7 @@ class Starting:
     async def begin_prolog(self, attempt: Attempt) -> None:
         """It is told by an event how that ended."""
         attempt.begun = True
-        self._spawn(self._run_prolog(attempt))
+        self._spawn(attempt, self._run_prolog)
 
     async def _run_prolog(self, attempt: Attempt) -> None:
         plan = hook_plan(self._around, HookName.PROLOG, attempt.id, spec=await spec_for(self._around, attempt))
@@ -75,7 +75,7 @@ class Starting:
             self._never_started(attempt, "it was cancelled before it was launched", node_fault=False)
             self._post(attempt, AttemptEvent.NOT_LAUNCHED)
         elif attempt.end is None:
-            self._spawn(self._launch_step(attempt))
+            self._spawn(attempt, self._launch_step)
 
     async def _launch_step(self, attempt: Attempt) -> None:
         try:

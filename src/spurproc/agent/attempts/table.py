@@ -36,6 +36,8 @@ class AttemptEvent(enum.Enum):
     """Its step has ended, and nothing of its tree is left."""
     STUCK = "stuck"
     """Its kill plan is over and something lives on; or it cannot be told what becomes of it."""
+    FOUND = "found"
+    """What becomes of it can be told again."""
     REPORTED = "reported"
     """The controller has the report, or nobody has to take it."""
     REPORT_REFUSED = "report refused"
@@ -148,6 +150,13 @@ def _cancel(facts: Facts) -> Move:
     return _before(_over(facts), Effect.RECORD_CANCEL)
 
 
+def _found(facts: Facts) -> Move:
+    """Whether it was told to end nobody knows."""
+    if facts.cancelled:
+        return Move(_ENDING, (Effect.RECORD_STATE, Effect.TERMINATE))
+    return Move(_RUNNING, (Effect.RECORD_STATE,))
+
+
 def _over(facts: Facts) -> Move:
     """Its end is offered at once. Its resources are free only when the node has been cleaned up behind it."""
     if facts.has_epilog:
@@ -222,8 +231,9 @@ _LISTED: dict[AttemptState, dict[AttemptEvent, Handler]] = {
         AttemptEvent.STUCK: _to(_HELD, Effect.RECORD_HELD),
     },
     _HELD: {
-        AttemptEvent.BEGIN: _to(_HELD, Effect.RECORD_HELD),
-        AttemptEvent.CANCEL: _TOLD_TO_END,
+        AttemptEvent.BEGIN: _to(_HELD, Effect.RECORD_HELD, Effect.WATCH),
+        AttemptEvent.CANCEL: _to(_HELD, Effect.RECORD_CANCEL, Effect.TERMINATE),
+        AttemptEvent.FOUND: _found,
         AttemptEvent.STEP_OVER: _over,
         AttemptEvent.STUCK: _to(_HELD, Effect.RECORD_HELD),
     },

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+import errno
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any
 
 from spurproc.agent.attempts.attempt import Attempt
-from spurproc.agent.attempts.step import Traces, cut_short, spec_for, told_end, traces_of
+from spurproc.agent.attempts.step import Traces, cut_short, find_step, spec_for, told_end, traces_of
 from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.attempts.table import AttemptEvent
+from spurproc.agent.attempts.tasks import Spawn
 from spurproc.agent.controller.registration import BackOff
 from spurproc.agent.store.attempt_row import AttemptState
 from spurproc.client.step import Step
@@ -19,6 +20,7 @@ from spurproc.core.cgroup.record import CgroupRecord
 from spurproc.core.exit_info import ExitInfo, ExitKind
 from spurproc.core.observation import Liveness
 from spurproc.errors import AlreadyGone, OwnershipLost, SpurprocError
+from spurproc.proto.attempt_id import AttemptId
 from spurproc.proto.step_state import StepState
 
 __all__ = ["Watcher", "is_gone"]
@@ -38,7 +40,7 @@ class Watcher:
         self,
         around: Surroundings,
         post: Callable[[Attempt, AttemptEvent], None],
-        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        spawn: Spawn,
         look_behind: Callable[[Attempt], Awaitable[None]],
     ) -> None:
         """`spawn` goes on with something beside everything else; `look_behind` is awaited before a step is said to be over."""
@@ -47,10 +49,12 @@ class Watcher:
         self._spawn = spawn
         self._look_behind = look_behind
         self._turn = asyncio.Lock()
+        self._ending: set[AttemptId] = set()
+        """Those that were told to end, and are looked at since."""
 
     async def watch(self, attempt: Attempt) -> None:
         """Its end comes as an event. One that was launched by an agent before us is looked at first."""
-        self._spawn(self._watch_step(attempt))
+        self._spawn(attempt, self._watch_step)
 
     async def _look(self, attempt: Attempt) -> None:
         """Who runs it; and what whoever was killed has begun, and did not come to write down."""
@@ -58,12 +62,12 @@ class Watcher:
         attempt.trace = traces.trace
         attempt.started_at = attempt.started_at or traces.started_at
         if traces.started_at is None and attempt.cancel is None:
-            self._spawn(self._start(attempt))
+            self._spawn(attempt, self._start)
         if frozen is not (attempt.state is AttemptState.SUSPENDED):
             self._post(attempt, AttemptEvent.SUSPENDED if frozen else AttemptEvent.RESUMED)
 
     async def _watch_step(self, attempt: Attempt) -> None:
-        if attempt.trace.is_empty:
+        if attempt.trace.is_empty and attempt.step is not None:
             async with self._turn:  # a thousand at a start keep nobody else waiting
                 await self._look(attempt)
         end = await self.over(attempt)
@@ -81,17 +85,41 @@ class Watcher:
     async def over(self, attempt: Attempt) -> ExitInfo:
         """How it ended, once nothing of its tree is left. Where that cannot be told it is held, and looked at again."""
         back_off = BackOff(first_s=1.0, last_s=_LOOK_LAST_S)
+        seen = attempt.step is not None
         while True:
             try:
-                return await self._step(attempt).wait_async(completed=True)
+                step = attempt.step = attempt.step or await self._find(attempt)
+                if not seen:
+                    await self._see_again(attempt, step)
+                seen = True
+                return await step.wait_async(completed=True)
             except AlreadyGone as error:
                 self._around.ownership.require()
-                if await self._around.blocking.run(is_gone, attempt):
-                    return ExitInfo.unknown(f"its records were removed: {error}")
-                self._hold(attempt, f"its records were removed, and something of it may live: {error}")
+                if attempt.step is not None:
+                    if await self._around.blocking.run(is_gone, attempt):
+                        return ExitInfo.unknown(f"its records were removed: {error}")
+                    self._hold(attempt, f"its records were removed, and something of it may live: {error}")
             except (SpurprocError, OSError) as error:
                 self._hold(attempt, str(error))
+            seen = False
             await asyncio.sleep(back_off.next_s())
+
+    async def _find(self, attempt: Attempt) -> Step:
+        """Of one that is held since its start, for its step could not be read."""
+        found = await self._around.blocking.run(find_step, self._around, attempt.id)
+        if found is None:
+            raise AlreadyGone(errno.ENOENT, f"attempt {attempt.id} has no step")
+        return found
+
+    async def _see_again(self, attempt: Attempt, step: Step) -> None:
+        """It answers (again): it is held no more for that it did not."""
+        status = await self._around.blocking.run(step.status)
+        attempt.held_because = None
+        self._post(attempt, AttemptEvent.FOUND)
+        if attempt.trace.is_empty:
+            await self._look(attempt)
+        if status.state is StepState.SUSPENDED:
+            self._post(attempt, AttemptEvent.SUSPENDED)
 
     def _hold(self, attempt: Attempt, why: str) -> None:
         if attempt.held_because != why:
@@ -131,24 +159,30 @@ class Watcher:
 
     async def terminate(self, attempt: Attempt) -> None:
         """Beside everything else: it is over when its end comes."""
-        self._spawn(self._terminate(attempt))
+        self._spawn(attempt, self._terminate)
 
     async def _terminate(self, attempt: Attempt) -> None:
-        """Have its kill plan walked, and look then whether that was enough: what cannot be ended is named, and held."""
+        """Have its kill plan walked, and look then whether that was enough: what cannot be ended is named, and held.
+
+        Tried again until somebody has taken it on.
+        """
+        if attempt.end is not None:
+            return
         self._around.ownership.require()
         try:
             await self._around.blocking.run(self._step(attempt).terminate, timeout_s=_WALKED_WITHIN_S)
         except AlreadyGone:
             return  # whoever watches it has found the same
-        except (SpurprocError, OSError) as error:
-            self._around.log.warning("cannot be told to end", attempt=str(attempt.id), error=str(error))
-        await self._name_what_stays(attempt)
+        if attempt.id not in self._ending:
+            self._ending.add(attempt.id)
+            self._spawn(attempt, self._name_what_stays)
 
     async def _name_what_stays(self, attempt: Attempt) -> None:
         back_off = BackOff(first_s=_LOOK_AFTER_S, last_s=_LOOK_LAST_S)
         while attempt.end is None:
             await asyncio.sleep(back_off.next_s())
             await self.look(attempt)
+        self._ending.discard(attempt.id)
 
     async def look(self, attempt: Attempt) -> None:
         """Whether its kill plan is over, and something of it lives on: that is named, and held."""

@@ -1,0 +1,195 @@
+"""What goes on for one attempt and fails: by the node it is begun anew, by a fault of ours it stops, and is shown."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from spurproc.agent.attempts import tasks, watching
+from spurproc.agent.attempts.attempt import Attempt
+from spurproc.agent.attempts.surroundings import Blocking, Surroundings
+from spurproc.agent.attempts.table import AttemptEvent
+from spurproc.agent.attempts.tasks import Tasks
+from spurproc.agent.attempts.trace import Trace
+from spurproc.agent.attempts.watching import Watcher
+from spurproc.agent.log import open_log
+from spurproc.agent.store.attempt_row import AttemptState
+from spurproc.core.exit_info import ExitInfo
+from spurproc.errors import SpurprocError, SystemCallError
+from spurproc.proto.attempt_id import AttemptId
+from spurproc.proto.step_state import StepState
+from tests.agent_values import exited
+
+_NONE = cast("Any", None)
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Soon:
+        """A back-off that is over at once."""
+
+        def __init__(self, **_: float) -> None: ...
+
+        def next_s(self) -> float:
+            return 0.0
+
+    monkeypatch.setattr(tasks, "BackOff", Soon)
+    monkeypatch.setattr(watching, "BackOff", Soon)
+
+
+def _around() -> Surroundings:
+    ownership = cast("Any", SimpleNamespace(require=lambda: None))
+    return Surroundings(
+        configuration=_NONE,
+        state_dir=_NONE,
+        ownership=ownership,
+        database=_NONE,
+        mark=_NONE,
+        resources=_NONE,
+        link=_NONE,
+        blocking=Blocking(1),
+        log=open_log("error", "text"),
+    )
+
+
+def _attempt(step: object = None, state: AttemptState = AttemptState.RUNNING) -> Attempt:
+    trace = Trace(b"not read")
+    return Attempt(
+        id=AttemptId(1, 1),
+        allocation=None,
+        accepted_at=1.0,
+        uid=0,
+        state=state,
+        step=cast("Any", step),
+        trace=trace,
+        started_at=1.0,
+    )
+
+
+def _no_descriptor(*_: object, **__: object) -> Any:
+    raise SystemCallError(errno.EMFILE, "Too many open files")
+
+
+async def _until(true: Callable[[], object]) -> None:
+    async with asyncio.timeout(60):
+        while not true():  # noqa: ASYNC110 - each turn of the loop is looked at
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EMFILE, "Too many open files"), SpurprocError("not now")])
+def test_what_the_node_refuses_is_begun_anew_and_shown_until_it_goes_on(error: Exception) -> None:
+    async def scene() -> None:
+        around, attempt = _around(), _attempt()
+        shown: list[list[str]] = []
+
+        async def work(_: Attempt) -> None:
+            shown.append(list(around.problems.values()))
+            if len(shown) < 3:
+                raise error
+
+        Tasks(around).spawn(attempt, work)
+        await _until(lambda: len(shown) == 3 and not around.problems)
+        assert shown == [[], *[[f"attempt 1.1 cannot go on yet: {error}"]] * 2]
+        assert attempt.state is AttemptState.RUNNING
+        await around.blocking.close()
+
+    asyncio.run(scene())
+
+
+def test_a_fault_of_ours_stops_the_attempt_and_is_shown() -> None:
+    async def scene() -> None:
+        around, attempt, told = _around(), _attempt(), list[AttemptId]()
+        around.listeners.append(told.append)
+
+        async def work(_: Attempt) -> None:
+            raise RuntimeError("it is wrong")
+
+        Tasks(around).spawn(attempt, work)
+        await _until(lambda: told)
+        assert (attempt.state, attempt.broken) == (AttemptState.HELD, True)
+        assert "it is wrong" in (attempt.held_because or "")
+        await around.blocking.close()
+
+    asyncio.run(scene())
+
+
+class Step:
+    """As a watcher uses it: each act is refused as often as is said, and then done."""
+
+    def __init__(self, *, terminate: int = 0, waits: int = 0, status: int = 0, state: StepState = StepState.RUNNING) -> None:
+        self.left = {"terminate": terminate, "waits": waits, "status": status}
+        self.state = state
+        self.over = asyncio.Event()
+        self.terminated = 0
+
+    def _refused(self, act: str) -> None:
+        self.left[act] -= 1
+        if self.left[act] >= 0:
+            _no_descriptor()
+
+    def terminate(self, *, timeout_s: float) -> None:
+        """See `client.step.Step`."""
+        del timeout_s
+        self._refused("terminate")
+        self.terminated += 1
+
+    def status(self) -> SimpleNamespace:
+        """See `client.step.Step`."""
+        self._refused("status")
+        return SimpleNamespace(state=self.state, held_by=())
+
+    async def wait_async(self, *, completed: bool) -> ExitInfo:
+        """See `client.step.Step`."""
+        assert completed
+        self._refused("waits")
+        await self.over.wait()
+        return exited(3)
+
+
+async def _nothing(_: Attempt) -> None: ...
+
+
+def _watcher(around: Surroundings, events: list[AttemptEvent]) -> Watcher:
+    def post(attempt: Attempt, event: AttemptEvent) -> None:
+        events.append(event)
+        if event is AttemptEvent.STUCK:
+            attempt.state = AttemptState.HELD
+
+    return Watcher(around, post, Tasks(around).spawn, cast("Callable[[Attempt], Awaitable[None]]", _nothing))
+
+
+def test_one_that_cannot_be_told_to_end_is_told_again() -> None:
+    async def scene() -> None:
+        around, step = _around(), Step(terminate=2)
+        attempt = _attempt(step)
+        await _watcher(around, []).terminate(attempt)
+        await _until(lambda: step.terminated and not around.problems)
+        attempt.end = exited(1)
+        await around.blocking.close()
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize(("state", "more"), [(StepState.RUNNING, []), (StepState.SUSPENDED, [AttemptEvent.SUSPENDED])])
+def test_one_that_could_not_be_watched_for_a_moment_is_held_no_longer_than_that(
+    state: StepState, more: list[AttemptEvent]
+) -> None:
+    async def scene() -> None:
+        around, step, events = _around(), Step(waits=2, status=1, state=state), list[AttemptEvent]()
+        attempt = _attempt(step)
+        await _watcher(around, events).watch(attempt)
+        await _until(lambda: step.left["waits"] < 0)
+        found = [AttemptEvent.FOUND, *more]
+        assert events == [AttemptEvent.STUCK, *found, AttemptEvent.STUCK, *found]
+        assert attempt.held_because is None
+        step.over.set()
+        await _until(lambda: events[-1] is AttemptEvent.STEP_OVER)
+        assert attempt.end == exited(3)
+        await around.blocking.close()
+
+    asyncio.run(scene())
