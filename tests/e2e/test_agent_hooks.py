@@ -125,3 +125,14 @@ def test_one_that_takes_too_long_is_ended_and_has_failed(tmp_path: Path) -> None
         assert agent.ask(f"ended {job}")["fault"] == "the node's prolog failed: it was ended after 0.5 s"
         agent.until("1.1", "none")
         assert agent.folders() == NOTHING_LEFT
+
+
+def test_an_epilog_that_is_not_configured_any_more_is_owed_no_more(tmp_path: Path) -> None:
+    with Agents(tmp_path / "state", {"epilog-argv": _shell("exit 9")}).start(crash="RUN_EPILOG before 1 SIGKILL") as agent:
+        job = agent.submit("exit 2")
+        assert agent.wait() == -9
+        del agent.settings["epilog-argv"]
+        agent.start()
+        assert agent.ended(job) == "exited 2"
+        agent.until("1.1", "none")
+        assert agent.ask("drains") == []

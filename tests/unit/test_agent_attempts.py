@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,13 +15,19 @@ from spurproc.agent.attempts.attempt import Attempt
 from spurproc.agent.attempts.dispatch import Attempts
 from spurproc.agent.attempts.step import cut_short
 from spurproc.agent.attempts.surroundings import Surroundings
-from spurproc.agent.controller.link import Dispatch
+from spurproc.agent.controller.link import Dispatch, Unreachable
+from spurproc.agent.daemon import ending
 from spurproc.agent.inventory.reading import Inventory
+from spurproc.agent.log import open_log
+from spurproc.agent.node.exit_codes import ExitCode
+from spurproc.agent.node.quarantine import QuarantinedTree
 from spurproc.agent.resources.allocation import Allocation
 from spurproc.agent.resources.request import ResourceRequest
 from spurproc.agent.resources.table import ResourceTable
 from spurproc.agent.store.drains import Drain, DrainKind
 from spurproc.core.exit_info import ExitInfo
+from spurproc.core.process.identity import ProcessIdentity
+from spurproc.errors import SystemCallError
 from spurproc.proto.attempt_id import AttemptId
 from spurproc.proto.runtime_id import BATCH_STEP
 from tests.agent_values import job_spec
@@ -53,6 +61,23 @@ def test_nothing_fits_a_node_that_drains_or_ends() -> None:
     around.drains = ()
     around.ending = True
     assert not attempts.fits(ResourceRequest(cpus=1))
+
+
+def test_a_quarantine_that_cannot_be_written_down_is_told_by_the_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise SystemCallError(errno.ENOSPC, "No space left on device")
+
+    async def unreachable() -> None:
+        raise Unreachable("the test says so")
+
+    tree = QuarantinedTree(name="1.1.batch", reason="it lives", identity_texts=(ProcessIdentity.of(os.getpid()).to_text(),))
+    monkeypatch.setattr(ending, "unnamed", lambda *_: [tree])
+    monkeypatch.setattr(ending, "write_quarantine", full)
+    around = _around()
+    around.log = open_log("error", "text")
+    around.state_dir = cast("Any", SimpleNamespace(steps=SimpleNamespace(path="/nowhere")))
+    around.link = cast("Any", SimpleNamespace(deregister=unreachable))
+    assert asyncio.run(ending.leave(around, Attempts(around))) is ExitCode.QUARANTINED
 
 
 def test_a_node_without_attempts_owes_nothing() -> None:

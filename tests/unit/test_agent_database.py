@@ -201,6 +201,26 @@ def test_a_reader_cannot_write_and_sees_only_what_is_durable(path: Path) -> None
     assert stored(path) == ["one", "three"]
 
 
+def test_an_error_that_nobody_has_thought_of_is_told_and_the_next_one_is_served(path: Path) -> None:
+    """Of the statements around a read, that is: those of a body are its own."""
+
+    def deny(connection: sqlite3.Connection) -> None:
+        connection.set_authorizer(lambda act, *_: sqlite3.SQLITE_DENY if act == sqlite3.SQLITE_PRAGMA else sqlite3.SQLITE_OK)
+
+    async def scene() -> None:
+        database = Database.open(path, SCHEMA)
+        await database.write(deny)
+        async with asyncio.timeout(30):
+            with pytest.raises(sqlite3.DatabaseError, match="not authorized"):
+                await database.read(names)
+            await database.write(lambda connection: connection.set_authorizer(None))
+            await database.write(lambda connection: put(connection, "one"))
+            assert await database.read(names) == ["one"]
+        await database.close()
+
+    asyncio.run(scene())
+
+
 def test_close_waits_for_what_was_accepted(path: Path) -> None:
     async def scene() -> None:
         gate = Gate()

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from spurproc.agent.attempts import tasks, watching
+from spurproc.agent.attempts import hooks, tasks, watching
 from spurproc.agent.attempts.attempt import Attempt
 from spurproc.agent.attempts.surroundings import Blocking, Surroundings
 from spurproc.agent.attempts.table import AttemptEvent
@@ -190,6 +190,27 @@ def test_one_that_could_not_be_watched_for_a_moment_is_held_no_longer_than_that(
         step.over.set()
         await _until(lambda: events[-1] is AttemptEvent.STEP_OVER)
         assert attempt.end == exited(3)
+        await around.blocking.close()
+
+    asyncio.run(scene())
+
+
+def test_a_hook_that_cannot_be_looked_at_for_a_moment_has_not_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever runs it begins anew; what the kernel says of the hook itself is its end."""
+
+    async def refused(*_: object) -> str:
+        return cast("str", _no_descriptor())
+
+    async def missing(*_: object) -> str:
+        raise SystemCallError(errno.ENOENT, "No such file or directory")
+
+    async def scene() -> None:
+        around = _around()
+        monkeypatch.setattr(hooks, "_run", refused)
+        with pytest.raises(SystemCallError, match="Too many open files"):
+            await hooks.run_hook(around, _NONE)
+        monkeypatch.setattr(hooks, "_run", missing)
+        assert "No such file" in await hooks.run_hook(around, _NONE)
         await around.blocking.close()
 
     asyncio.run(scene())

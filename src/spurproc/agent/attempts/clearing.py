@@ -14,6 +14,7 @@ from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.attempts.table import AttemptEvent
 from spurproc.agent.attempts.tasks import Spawn
 from spurproc.agent.resources.refusal import NotHeld
+from spurproc.errors import AlreadyGone, RecordInvalid
 
 __all__ = ["Clearing"]
 
@@ -38,9 +39,13 @@ class Clearing:
         self._spawn(attempt, self._run_epilog)
 
     async def _run_epilog(self, attempt: Attempt) -> None:
-        spec = await spec_for(self._around, attempt)
-        plan = hook_plan(self._around, HookName.EPILOG, attempt.id, spec=spec, end=attempt.end)
-        attempt.hook_failure = await run_hook(self._around, plan)
+        try:
+            spec = await spec_for(self._around, attempt)
+        except (RecordInvalid, AlreadyGone) as error:
+            attempt.hook_failure = f"it cannot be told what it is about: {error}"
+        else:
+            plan = hook_plan(self._around, HookName.EPILOG, attempt.id, spec=spec, end=attempt.end)
+            attempt.hook_failure = await run_hook(self._around, plan)
         self._post(attempt, AttemptEvent.HOOK_FAILED if attempt.hook_failure else AttemptEvent.HOOK_PASSED)
 
     async def release(self, attempt: Attempt) -> None:

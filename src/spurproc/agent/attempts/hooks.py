@@ -6,6 +6,7 @@ A folder `hooks/<job>.<attempt>.<name>` says that it was begun, its sentinel how
 from __future__ import annotations
 
 import enum
+import errno
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,11 +20,12 @@ from spurproc.core.recorded.record import RUN_NAME
 from spurproc.core.recorded.run import RecordedRun
 from spurproc.core.spawn.plan import SpawnPlan
 from spurproc.core.tree.termination import KillPlan
-from spurproc.errors import AlreadyGone, RecordInvalid, SpurprocError, WaitTimeout
+from spurproc.errors import AlreadyGone, RecordInvalid, SpurprocError, SystemCallError, WaitTimeout
 from spurproc.proto.attempt_id import AttemptId
 
 __all__ = ["HookName", "HookPlan", "hook_begun", "hook_plan", "remove_hooks", "run_hook"]
 
+_PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM})
 _KILL = KillPlan(steps=((9, 10.0),))
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -87,19 +89,24 @@ async def run_hook(around: Surroundings, plan: HookPlan) -> str:
     """Run it, or wait for the one that was begun; nothing of it is left then. Why it failed; empty where it exited with 0.
 
     One whose launch an earlier agent did not survive, and of which it is recorded that nothing ran, is launched again.
-    Raises OwnershipLost, and SystemCallError where it cannot be told whether the folder is still owned.
+    Raises OwnershipLost, and SystemCallError where it cannot be told whether the folder is still owned, or what the node lacks
+    just now says nothing about the hook: said again, it goes on with the same.
     """
     try:
         failure = await _run(around, plan)
         return await _run(around, plan) or "" if failure is None else failure
     except SpurprocError as error:
         around.ownership.require()
+        if _passes(error):
+            raise
         return str(error)
 
 
 async def _run(around: Surroundings, plan: HookPlan) -> str | None:
     """None: it was never started, and its records are gone."""
     begun = around.state_dir.hooks.has(f"{plan.folder_name}/{RUN_NAME}")
+    if not begun and not plan.argv:  # an agent before us had one
+        return ""
     run = await around.blocking.run(_opened if begun else _launched, around, plan)
     with run:
         around.hooks[plan.folder_name] = run
@@ -135,6 +142,10 @@ async def _ended(around: Surroundings, plan: HookPlan, run: RecordedRun) -> tupl
     return end, failure or left
 
 
+def _passes(error: SpurprocError) -> bool:
+    return isinstance(error, SystemCallError) and error.errno in _PASSING
+
+
 def _failure(end: ExitInfo) -> str:
     return f"nobody knows how it ended: {end.reason}" if end.kind is ExitKind.UNKNOWN else str(end)
 
@@ -146,6 +157,8 @@ def _emptied(run: RecordedRun) -> str:
     except AlreadyGone:
         return ""
     except SpurprocError as error:
+        if _passes(error):
+            raise
         return f"whether all of it has ended is not known: {error}"
     names = "; ".join(map(str, report.survivors))
     return f"it cannot be ended: {names}" if names else ""

@@ -36,7 +36,10 @@ def _quarantine(around: Surroundings, attempts: Attempts) -> bool:
     for tree in trees:
         around.log.error("quarantined", step=tree.name, why=tree.reason)
     if trees:
-        write_quarantine(around.state_dir, trees, at_s=time.time())
+        try:
+            write_quarantine(around.state_dir, trees, at_s=time.time())
+        except SpurprocError as error:  # the exit code says it all the same
+            around.log.warning("the quarantine cannot be written down", error=str(error))
     return bool(trees)
 
 

@@ -15,11 +15,13 @@ from spurproc.agent.inventory.policy import Action, SystemDrain, answer
 from spurproc.agent.inventory.reading import Failed, Inventory, Reading
 from spurproc.agent.store.drains import Drain, DrainKind
 from spurproc.agent.store.node_values import NodeValue, write_value
+from spurproc.errors import OwnershipLost, SpurprocError
 from spurproc.proto.codec import encode
 
 __all__ = ["InventoryTurns"]
 
 _CAUSE = "inventory"
+_UNWRITTEN = "what was found of the inventory"
 _LEFT_OUT = "GPUs that are left out"
 
 
@@ -32,10 +34,11 @@ class InventoryTurns:
         self._reader = reader
         self._changed = changed
         self._last: Reading | None = None
+        self._unwritten = True
+        """What counts is not durable yet."""
 
     async def begin(self) -> None:
         """Before anything is served: what has changed since the last life of the agent is confirmed and answered."""
-        await self._remember()
         await self.turn()
         if isinstance(self._last, Inventory) and self._last != self._around.resources.inventory:
             await self.turn()
@@ -68,8 +71,22 @@ class InventoryTurns:
         outcome = classify(resources.inventory, self._last, reading, jobs_run=resources.jobs_hold)
         self._last = reading
         self._name_what_is_left_out()
-        await self._act(outcome)
+        await self._follow(outcome)
         return outcome
+
+    async def _follow(self, outcome: Outcome) -> None:
+        """What the disk refuses is done at the next turn, which finds the same."""
+        try:
+            if self._unwritten:
+                await self._keep()
+            await self._act(outcome)
+        except OwnershipLost:
+            raise
+        except SpurprocError as error:
+            self._around.problems[_UNWRITTEN] = f"what was found of the inventory cannot be written down: {error}"
+            self._around.log.warning("cannot be written down yet", what=_UNWRITTEN, error=str(error))
+        else:
+            self._around.problems.pop(_UNWRITTEN, None)
 
     def _name_what_is_left_out(self) -> None:
         """Whoever wonders where a GPU is finds it here."""
@@ -98,7 +115,13 @@ class InventoryTurns:
         for difference in differences(self._around.resources.inventory, inventory):
             self._around.log.warning("the inventory has changed", what=difference)
         self._around.resources.apply_inventory(inventory)
+        self._unwritten = True
+        await self._keep()
+
+    async def _keep(self) -> None:
+        """What counts by now; whoever goes by it is told of it."""
         await self._remember()
+        self._unwritten = False
         self._changed()
         self._around.freed.set()
 

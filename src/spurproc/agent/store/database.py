@@ -100,8 +100,7 @@ class Database:
             closing = False
             while not closing:
                 requests, closing = self._waiting()
-                self._write([request for request in requests if request.writes])
-                self._read([request for request in requests if not request.writes])
+                self._do(requests)
         finally:
             self._connection.close()
 
@@ -116,6 +115,16 @@ class Database:
                 left_s = 0.0 if any(one.urgent for one in requests) else max(0.0, patient_until - time.monotonic())
                 request = self._requests.get(timeout=left_s) if left_s else self._requests.get_nowait()
         return requests, request is None
+
+    def _do(self, requests: Sequence[_Request]) -> None:
+        """Whatever happens, each is answered, and the next ones are served."""
+        try:
+            self._write([request for request in requests if request.writes])
+            self._read([request for request in requests if not request.writes])
+        except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+            for request in requests:
+                request.error = request.error or error
+            self._answer(requests)
 
     def _write(self, requests: Sequence[_Request]) -> None:
         if requests:

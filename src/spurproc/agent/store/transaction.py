@@ -48,11 +48,14 @@ class _Lost(Exception):
 
 def read_alone(connection: sqlite3.Connection, work: Work) -> None:
     """Outside of any transaction of ours, and it cannot write."""
-    connection.execute("PRAGMA query_only = ON")
     try:
-        work.run(connection)
-    finally:
-        connection.execute("PRAGMA query_only = OFF")
+        connection.execute("PRAGMA query_only = ON")
+        try:
+            work.run(connection)
+        finally:
+            connection.execute("PRAGMA query_only = OFF")
+    except sqlite3.Error as error:  # its own errors it keeps
+        work.error = error
 
 
 def write_together(

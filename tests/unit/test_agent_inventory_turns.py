@@ -1,0 +1,81 @@
+"""What the agent finds of its inventory while its disk is full: it serves on, shows it, and writes it down once it can."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+from spurproc.agent.attempts.surroundings import Surroundings
+from spurproc.agent.daemon.inventory_turns import InventoryTurns
+from spurproc.agent.inventory.reading import Inventory
+from spurproc.agent.log import open_log
+from spurproc.agent.resources.table import ResourceTable
+from spurproc.errors import SystemCallError
+
+_NONE = cast("Any", None)
+
+
+class Disk:
+    """A database that can be full."""
+
+    full = True
+    written = 0
+
+    async def write(self, body: Callable[[Any], object], *, urgent: bool = True) -> None:
+        """See `Database`."""
+        del body, urgent
+        if self.full:
+            raise SystemCallError(errno.ENOSPC, "No space left on device")
+        self.written += 1
+
+
+class Reader:
+    """Reads what it is told."""
+
+    left_out: dict[str, str] = {}  # noqa: RUF012 - never changed
+
+    def __init__(self, found: Inventory) -> None:
+        self.found = found
+
+    async def read(self) -> Inventory:
+        """See `InventoryReader`."""
+        return self.found
+
+
+def test_a_full_disk_ends_nobody_and_what_was_found_is_written_down_later() -> None:
+    async def scene() -> None:
+        disk, told = Disk(), list[bool]()
+        around = Surroundings(
+            configuration=_NONE,
+            state_dir=_NONE,
+            ownership=cast("Any", SimpleNamespace(require=lambda: None)),
+            database=cast("Any", disk),
+            mark=_NONE,
+            resources=ResourceTable(Inventory(cpus=(0, 1), memory_bytes=1)),
+            link=_NONE,
+            blocking=_NONE,
+            log=open_log("error", "text"),
+        )
+        reader = Reader(Inventory(cpus=(0,), memory_bytes=1))
+        turns = InventoryTurns(around, cast("Any", reader), lambda: told.append(True))
+        await turns.begin()
+        assert "No space left" in "".join(around.problems.values())
+        disk.full = False
+        for _ in range(2):
+            await turns.turn()
+        assert around.resources.inventory == reader.found
+        assert (disk.written > 0, bool(told), around.problems) == (True, True, {})
+        disk.full = True
+        reader.found = Inventory(cpus=(0, 1), memory_bytes=1)
+        for _ in range(2):
+            await turns.turn()
+        assert around.problems
+        disk.full, before = False, disk.written
+        await turns.turn()
+        assert around.resources.inventory == reader.found
+        assert (disk.written, around.problems) == (before + 1, {})
+
+    asyncio.run(scene())
