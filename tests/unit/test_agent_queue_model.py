@@ -39,6 +39,7 @@ class Job:
     attempt: int = 1
     state: JobState = JobState.QUEUED
     cancelled: bool = False
+    insisted: bool = False
     again: bool = False
     faults: int = 0
     ends: dict[int, int | None] = field(default_factory=dict)
@@ -79,6 +80,8 @@ class QueueMachine(RuleBasedStateMachine):
         """What was accepted by the agent it still holds."""
         self.play(self.controller.close())
         self.start()
+        for job in self.jobs.values():
+            job.insisted = False
 
     @rule(cpus=st.integers(1, 4), on_fault=st.booleans(), key=st.none() | st.sampled_from("ab"))
     def submit(self, cpus: int, on_fault: bool, key: str | None) -> None:
@@ -115,10 +118,11 @@ class QueueMachine(RuleBasedStateMachine):
         order = self.play(self.link.take_work(self.view))
         running = [job for job in self.jobs.values() if job.state is JobState.DISPATCHED]
         held = [job for job in running if job.current in self.view.held]
-        unheeded = [job for job in held if job.cancelled and job.current not in self.view.ending]
+        unheeded = [job for job in held if job.cancelled and (job.insisted or job.current not in self.view.ending)]
         if unheeded:
             assert isinstance(order, Cancel)
             assert order.attempt in [job.current for job in unheeded]
+            self.jobs[order.attempt.job_id].insisted = False
             if hears:
                 self.view.ending.add(order.attempt)
             return
@@ -166,7 +170,7 @@ class QueueMachine(RuleBasedStateMachine):
             job.state, job.ends[job.attempt] = JobState.ENDED, None
         else:
             assert answer is CancelAnswer.ASKED
-            job.cancelled, job.again = True, False
+            job.cancelled, job.insisted, job.again = True, True, False
 
     @precondition(lambda self: self.jobs)
     @rule(data=st.data())
@@ -182,11 +186,12 @@ class QueueMachine(RuleBasedStateMachine):
         if job.state is JobState.ENDED:
             self.put_back(job, self.next_place())
         else:
-            job.cancelled = job.again = True
+            job.cancelled = job.insisted = job.again = True
 
     def put_back(self, job: Job, place: int) -> None:
         """Its next attempt."""
-        job.attempt, job.place, job.state, job.cancelled, job.again = job.attempt + 1, place, JobState.QUEUED, False, False
+        job.attempt, job.place, job.state = job.attempt + 1, place, JobState.QUEUED
+        job.cancelled = job.insisted = job.again = False
 
     @precondition(lambda self: self.jobs)
     @rule(data=st.data(), code=st.integers(0, 3), fault=st.booleans())

@@ -87,3 +87,21 @@ def test_what_the_node_never_got_and_is_to_end_never_runs(opened: Open, *, again
                 assert (await controller.job(attempt.job_id)).state is JobState.ENDED
 
     asyncio.run(scene())
+
+
+def test_who_cancels_again_is_heard_again(opened: Open) -> None:
+    """Once: its kill plan is walked anew."""
+
+    async def scene() -> None:
+        async with opened() as (controller, link):
+            view = View()
+            attempt = await dispatched(controller, link, view)
+            view.ending.add(attempt)
+            for _ in range(2):
+                await controller.cancel(attempt.job_id)
+                order = await link.take_work(view)
+                assert isinstance(order, Cancel)
+                assert order.attempt == attempt
+                assert await link.take_work(view) == Nothing()
+
+    asyncio.run(scene())

@@ -64,6 +64,8 @@ class LocalController(Books):
         """What was dispatched, and the node has not shown that it has."""
         self.unheeded: dict[AttemptId, Cancel] = {}
         """What is to end, and the node has not shown that it knows."""
+        self.insisted: set[AttemptId] = set()
+        """Those of them that somebody has asked for since it was said last, whether or not the node knows."""
 
     @classmethod
     async def open(
@@ -123,7 +125,7 @@ class LocalController(Books):
         ending.check_job_id(job_id)
         request = CancelRequest(uid=uid, why=why, at=self._clock())
         answer = await self._database.write(lambda connection: ending.cancel(connection, job_id, run_attempt, request))
-        await self._renew_cancels(job_id)
+        await self._renew_cancels(job_id, asked=answer is CancelAnswer.ASKED)
         if answer is CancelAnswer.ENDED_IN_QUEUE:
             self.wake(job_id)
         return answer
@@ -138,13 +140,15 @@ class LocalController(Books):
         ending.check_job_id(job_id)
         request = CancelRequest(uid=uid, why=why, at=self._clock())
         requeued = await self._database.write(lambda connection: ending.requeue(connection, job_id, run_attempt, request))
-        await self._renew_cancels(job_id)
+        await self._renew_cancels(job_id, asked=not requeued.now)
         return requeued
 
-    async def _renew_cancels(self, job_id: int) -> None:
+    async def _renew_cancels(self, job_id: int, *, asked: bool) -> None:
         for one in await self._database.read(history.cancels):
             if one.attempt.job_id == job_id:
                 self.unheeded[one.attempt] = one
+                if asked:
+                    self.insisted.add(one.attempt)
         self._tell()
 
     async def floor(self, job_id: int) -> None:
@@ -245,6 +249,7 @@ class LocalController(Books):
             self._mark.raise_to(done.mark)
         self.unheld.pop(report.attempt, None)
         self.unheeded.pop(report.attempt, None)
+        self.insisted.discard(report.attempt)
         if done.queued is not None:
             self._tell()
         if done.over:

@@ -68,7 +68,8 @@ class LocalLink:
         for attempt, order in list(controller.unheeded.items()):
             if attempt in controller.unheld:  # there is nothing of it that could end
                 continue
-            if not free.cancelling(attempt):
+            if attempt in controller.insisted or not free.cancelling(attempt):
+                controller.insisted.discard(attempt)
                 return order
             del controller.unheeded[attempt]
         for attempt in list(controller.unheld):
