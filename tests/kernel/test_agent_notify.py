@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import select
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,20 +64,6 @@ def test_each_message_is_what_sd_notify_says(listener: tuple[socket.socket, str]
     assert end.recv(100) == "STATUS=ä".encode() + b"\xff"
     told.status("")
     assert heard(end) == ["STATUS= "]
-    told.extend_timeout(1.5)
-    assert heard(end) == ["EXTEND_TIMEOUT_USEC=1500000"]
-
-
-def test_reloading_says_when(listener: tuple[socket.socket, str]) -> None:
-    """On the clock that systemd compares with its own: CLOCK_MONOTONIC."""
-    end, address = listener
-    before = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
-    manager(address).reloading()
-    first, second = heard(end)
-    assert first == "RELOADING=1"
-    name, _, value = second.partition("=")
-    assert name == "MONOTONIC_USEC"
-    assert before <= int(value) <= time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
 
 
 def test_no_descriptor_stays(listener: tuple[socket.socket, str]) -> None:

@@ -165,4 +165,4 @@ def test_a_value_of_the_node_takes_the_place_of_the_one_before(store: sqlite3.Co
     for value in (b"one", b"\0two"):
         node_values.write_value(store, name, value, at=1.0)
         assert node_values.read_value(store, name) == value
-    assert node_values.read_value(store, node_values.NodeValue.LAST_BOOT) is None
+    assert node_values.read_value(store, node_values.NodeValue.HELD_BACK) is None

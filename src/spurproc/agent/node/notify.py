@@ -43,13 +43,8 @@ class ServiceManager:
         return cls(address=_address(text), watchdog_s=_watchdog_s(environment))
 
     def ready(self, status: str = "") -> None:
-        """Started, or done with reloading: what comes after this unit may start."""
+        """Started: what comes after this unit may start."""
         self._send("READY=1", f"MAINPID={os.getpid()}", *_status(status))
-
-    def reloading(self) -> None:
-        """The configuration is read again; `ready` says when it is done. With the time, for Type=notify-reload (systemd 253)."""
-        now = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
-        self._send("RELOADING=1", f"MONOTONIC_USEC={now}")
 
     def stopping(self, status: str = "") -> None:
         """On the way to the end."""
@@ -62,10 +57,6 @@ class ServiceManager:
     def status(self, text: str) -> None:
         """One line for `systemctl status`."""
         self._send(*_status(text or " "))
-
-    def extend_timeout(self, seconds: float) -> None:
-        """A start, or a stop, goes on and is to be given at least that long from now."""
-        self._send(f"EXTEND_TIMEOUT_USEC={int(seconds * _MICROSECONDS)}")
 
     def _send(self, *fields: str) -> None:
         content = "\n".join(fields).encode("utf-8", "surrogateescape")

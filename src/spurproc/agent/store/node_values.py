@@ -15,8 +15,6 @@ class NodeValue(enum.Enum):
     """What was last found twice alike and taken over: what resources are given from."""
     HELD_BACK = "GPUs held back"
     """Those that something still uses though their job has ended."""
-    LAST_BOOT = "last boot"
-    """The boot id in which the agent last served."""
     REPORTS = "reports"
     """Of how many attempts the report was taken, as a decimal number."""
 
