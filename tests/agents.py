@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
-from spurproc import RecordedRun, SpurprocError, Step
+from spurproc import EventKind, RecordedRun, SpurprocError, Step
 from spurproc.agent.jobs.job_spec import JobSpec
 from spurproc.core.recorded.watch import FolderWatch, Watch, wait_for
 from spurproc.proto.attempt_id import AttemptId
@@ -176,6 +176,11 @@ class Agents:
     def until(self, attempt: str, *states: str) -> str:
         """Block until it stands in one of these states."""
         return str(self.ask(f"until {attempt} {' '.join(states)}"))
+
+    def until_executed(self, job: int) -> None:
+        """Block until its program runs: an agent does not wait for a start that takes its time, and `running` does not say so."""
+        step = Step.open(self.steps.path, step_of(job))
+        assert any(event.kind is EventKind.LAUNCHED for event in step.events(follow=True))
 
     def leader(self, job: int, attempt: int = 1) -> int:
         """The pid of its first process."""

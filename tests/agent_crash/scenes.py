@@ -88,6 +88,7 @@ def _suspended(stage: Stage) -> None:
     gate = stage.gate()
     job = stage.submit(f"read x <{gate.path}; exit 6")
     stage.ask(f"until {job}.1 running")
+    stage.agent.until_executed(job)
     stage.ask(f"suspend {job}.1")
     stage.ask(f"until {job}.1 suspended")
     stage.ask(f"resume {job}.1")

@@ -112,6 +112,7 @@ def test_a_suspended_job_stays_so_over_a_restart(tmp_path: Path) -> None:
     with Agents(tmp_path / "state").start() as agent:
         job = agent.submit(_script(gate))
         agent.until("1.1", "running")
+        agent.until_executed(job)
         agent.ask("suspend 1.1")
         agent.until("1.1", "suspended")
         agent.ask("suspend 1.1")
@@ -130,6 +131,7 @@ def test_a_suspended_job_can_be_cancelled(tmp_path: Path) -> None:
     with Agents(tmp_path / "state").start() as agent:
         job = agent.submit(_script(gate))
         agent.until("1.1", "running")
+        agent.until_executed(job)
         agent.ask("suspend 1.1")
         agent.until("1.1", "suspended")
         agent.ask(f"cancel {job}")

@@ -49,6 +49,7 @@ def test_what_was_launched_is_not_launched_again(tmp_path: Path) -> None:
         jobs = [agent.submit("echo ran; exec sleep 1000", stdout=str(tmp_path / "out-%j")) for _ in range(4)]
         for job in jobs:
             agent.until(f"{job}.1", "running")
+            agent.until_executed(job)
         agent.ask("suspend 2.1")
         agent.until("2.1", "suspended")
         agent.kill()

@@ -66,6 +66,7 @@ def test_a_job_is_suspended_resumed_and_cancelled(spurd: Spurd, agent: Agents, c
     gate = Gate(commons / "gate")
     assert spurd.here("submit", "--workdir", commons, "--", "sh", "-c", f"read x <{gate.path}").code == 0
     agent.until("1.1", "running")
+    agent.until_executed(1)
     assert spurd.here("suspend", 1).code == 0
     agent.until("1.1", "suspended")
     assert "suspended" in spurd.here("jobs").out

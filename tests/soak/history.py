@@ -220,7 +220,7 @@ _MAY_BE_REFUSED = {History._suspend, History._resume, History._requeue, History.
 _ACTS: dict[Callable[[History], None], int] = {
     History._submit: 10,
     History._submit_unheard: 2,
-    History._let_go: 6,
+    History._let_go: 2,
     History._cancel: 3,
     History._requeue: 2,
     History._suspend: 2,

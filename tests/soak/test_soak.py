@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.needs_root, pytest.mark.needs_cgroup_v2]
 SECONDS = float(os.environ.get("SPURPROC_TEST_SOAK_S", "0"))
 SEED = os.environ.get("SPURPROC_TEST_SOAK_SEED", "")
 _SHORT, _LONG = 50, 150
-_FIXED = 5
+_FIXED = 7
 
 
 def _seeds() -> Iterator[int]:
