@@ -59,6 +59,7 @@ def test_a_failed_prolog_fails_the_launch_and_drains(tmp_path: Path) -> None:
         agent.ask("undrain")
         assert agent.ended(waits) == "exited 4"
         assert agent.ask("drains") == []
+        agent.until("2.1", "none")
 
 
 def test_a_failed_epilog_drains_and_its_job_is_told_as_it_ended(tmp_path: Path) -> None:

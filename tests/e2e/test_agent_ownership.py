@@ -68,10 +68,11 @@ for line in sys.stdin:
     elif word == "withdraw":
         answer = str(ready.withdraw())
     elif word == "fork":
-        answer = os.fork()
-        if answer == 0:
+        if os.fork() == 0:
+            print(os.getpid(), flush=True)  # by then it has given up what it was not to have
             os.read(0, 1)
             os._exit(0)
+        continue
     elif word == "exec":
         child = subprocess.Popen(["sleep", "1000"], close_fds=False, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         answer = child.pid
