@@ -23,7 +23,7 @@ from spurproc.proto.attempt_id import AttemptId
 from spurproc.proto.codec import encode
 from spurproc.proto.runtime_id import BATCH_STEP, RuntimeId
 from tests.agent_values import job_spec
-from tests.cgroup_folder import base, session_folder
+from tests.cgroup_folder import base, remove, session_folder
 from tests.releases import Site
 from tests.spurd_program import CPUS_VARIABLE, CRASH_VARIABLE, DOOR, ODD_VARIABLE, REMOTE_VARIABLE, ROOT_VARIABLE
 from tests.steps import KILL_AT_ONCE, WAIT_S, Steps
@@ -114,8 +114,7 @@ class Agents:
                 run.remove(WAIT_S)
         # One whose folder was removed last: who is killed then leaves it, empty, to the next that makes one there.
         for cgroup in session_folder().glob("root/hooks/*/") if base() is not None else ():
-            with suppress(OSError):
-                cgroup.rmdir()
+            remove(cgroup)
 
     def start(self, *, crash: str | None = None, **settings: str) -> Self:
         """Start one, and return once it serves."""
