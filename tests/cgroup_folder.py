@@ -35,11 +35,22 @@ def base() -> Path | None:
     top = mount()
     if top is None:
         return None
-    own = next((line[3:] for line in _lines("/proc/self/cgroup") if line.startswith("0::")), "/")
-    for candidate in (top, top / own.lstrip("/")):
+    for candidate in (top, top / _path_of("self").lstrip("/")):
         if os.access(candidate, os.W_OK) and os.access(candidate / "cgroup.procs", os.W_OK):
             return candidate
     return None
+
+
+def home_of(pid: int) -> Path:
+    """The cgroup that a process is in."""
+    top = mount()
+    if top is None:
+        raise FileNotFoundError("cgroup2 is not mounted")
+    return top / _path_of(pid).lstrip("/")
+
+
+def _path_of(pid: int | str) -> str:
+    return next((line[3:] for line in _lines(f"/proc/{pid}/cgroup") if line.startswith("0::")), "/")
 
 
 def session_folder() -> Path:

@@ -34,8 +34,6 @@ PROGRAM = Path(sys.executable).parent / "spurproc-inspect"
 COLUMNS = 80
 TIMEOUT_S = 300.0
 """Nothing waits so long but on an emulated machine, where a start of the program alone takes most of a minute."""
-ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-"""Python's own buffer is a part of what is tested."""
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -47,6 +45,11 @@ class Said(NamedTuple):
     err: str
 
 
+def environment() -> dict[str, str]:
+    """Ours, as the harness has made it; but Python's own buffer is a part of what is tested."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+
+
 def inspect(*arguments: str | int | Path, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> Said:
     """Run it piped."""
     done = subprocess.run(
@@ -55,7 +58,7 @@ def inspect(*arguments: str | int | Path, env: Mapping[str, str] | None = None, 
         capture_output=True,
         timeout=TIMEOUT_S,
         check=False,
-        env=ENVIRONMENT | dict(env or {}),
+        env=environment() | dict(env or {}),
         cwd=cwd,
     )
     return Said(done.returncode, done.stdout.decode(), done.stderr.decode())

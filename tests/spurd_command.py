@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from spurproc.agent.cli.main import main
-from tests.inspect_program import ENVIRONMENT, TIMEOUT_S, Said, on_terminal
+from tests.inspect_program import TIMEOUT_S, Said, environment, on_terminal
 
 PROGRAM = Path(sys.executable).parent / "spurd"
 
@@ -22,7 +22,7 @@ class Spurd:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.env = ENVIRONMENT | {"SPURD_STATE_DIR": str(folder)}
+        self.env = environment() | {"SPURD_STATE_DIR": str(folder)}
 
     def __call__(
         self, *arguments: object, stdin: bytes = b"", cwd: Path | None = None, env: Mapping[str, str] | None = None

@@ -15,11 +15,11 @@ from spurproc.inspect.main import COMMANDS
 from tests.asleep import await_waiting
 from tests.inspect_program import (
     COLUMNS,
-    ENVIRONMENT,
     PROGRAM,
     TIMEOUT_S,
     Said,
     assert_one_line,
+    environment,
     inspect,
     inspect_on_terminal,
     plain,
@@ -69,7 +69,7 @@ def shell(script: str, *arguments: str) -> Said:
     """Run a script of bash in which "$0" is the program."""
     done = subprocess.run(
         ["bash", "-c", script, str(PROGRAM), *arguments],
-        env=ENVIRONMENT,
+        env=environment(),
         capture_output=True,
         timeout=TIMEOUT_S,
         check=False,
@@ -85,7 +85,7 @@ def test_a_reader_that_goes_away(arguments: list[str]) -> None:
     os.close(read)
     try:
         done = subprocess.run(
-            [PROGRAM, *arguments], stdout=write, stderr=subprocess.PIPE, timeout=TIMEOUT_S, check=False, env=ENVIRONMENT
+            [PROGRAM, *arguments], stdout=write, stderr=subprocess.PIPE, timeout=TIMEOUT_S, check=False, env=environment()
         )
     finally:
         os.close(write)

@@ -26,6 +26,7 @@ from spurproc.core.cgroup.sweep import CgroupSweep, SeenTable
 from spurproc.core.facilities import Facilities
 from spurproc.core.observation import Liveness
 from spurproc.errors import Busy, SignalRefused, SystemCallError, WaitTimeout
+from tests.cgroup_folder import home_of
 from tests.payload import Payload
 from tests.relatives import NOBODY, in_fork
 from tests.rungs import environment, without
@@ -104,6 +105,7 @@ def test_init_in_a_cgroup_is_named_and_spared(
     monkeypatch.setattr(sweep_module, "DYING_S", 30.0)
     leader = payload("hold", cgroup=cgroup_root)
     leader.wait_ready()
+    home = home_of(1)  # in the one above `cgroup_root` a controller may be handed down by now, and nobody may be there
     move(1, cgroup_root)
     try:
         begun = time.monotonic()
@@ -112,7 +114,7 @@ def test_init_in_a_cgroup_is_named_and_spared(
         assert [(refusal.pid, refusal.reason) for refusal in report.refused] == [(1, RefusalReason.INIT)]
         assert (report.signalled, leader.reap()) == (1, -9)
     finally:
-        move(1, cgroup_root.parent)
+        move(1, home)
 
 
 @pytest.mark.needs_facility("pidfd_send_signal")

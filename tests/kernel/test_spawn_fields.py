@@ -27,6 +27,7 @@ from tests.spawning import DETACH, ROUTES, in_child, output_of, read_to_end, sta
 from tests.syscall_watch import held_at
 
 _PR_GET_DUMPABLE = 3
+_PR_SET_DUMPABLE = 4
 STATUS = ["/bin/cat", "/proc/self/status"]
 
 
@@ -364,7 +365,8 @@ def test_target_user_that_stops_everything_cannot_stop_the_launcher() -> None:
 @pytest.mark.needs_root
 def test_credential_change_leaves_the_launcher_dumpable() -> None:
     """The flag belongs to the memory: a change of credentials in memory shared with us would clear it."""
-    dumpable = ctypes.CDLL(None).prctl(_PR_GET_DUMPABLE, 0, 0, 0, 0)
+    libc = ctypes.CDLL(None)
+    assert libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0) == 0  # another test may have changed our credentials
     for detach in (False, True):
         wait_end(spawn(SpawnPlan(argv=["/bin/true"], user=54321, detach=detach)))
-    assert ctypes.CDLL(None).prctl(_PR_GET_DUMPABLE, 0, 0, 0, 0) == dumpable == 1
+    assert libc.prctl(_PR_GET_DUMPABLE, 0, 0, 0, 0) == 1
