@@ -78,8 +78,9 @@ async def _answer(agent: Agent, line: bytes) -> Any:
         case b"submit":
             await agent.registration.registered.wait()
             return (await agent.controller.submit(decode(rest, JobSpec, "a spec"), submitted_by=0)).job_id
-        case b"submit-as":
-            await agent.registration.registered.wait()
+        case b"submit-as" | b"submit-now-as":
+            if word == b"submit-as":
+                await agent.registration.registered.wait()
             key, _, content = rest.partition(b" ")
             return (await agent.controller.submit(decode(content, JobSpec, "a spec"), submitted_by=0, key=key.decode())).job_id
         case b"ended":

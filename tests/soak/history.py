@@ -141,6 +141,7 @@ class History:
     def _kill_host(self) -> None:
         steps = list(self.node.descriptors())
         if steps:
+            self._note_witness(steps[-1])
             self.node.kill(steps[-1].host)
 
     def _kill_both(self) -> None:
@@ -154,9 +155,19 @@ class History:
         self.said[-1] += f" {name}"
         for job in self.jobs:
             if job.job_id == step.runtime_id.job_id:
-                (job.orphaned if host else job.unsupervised).add(name)
+                job.unsupervised.add(name)
+        if host:
+            self._note_witness(step)
         victims = [step.host, step.supervisor] if host else [step.supervisor]
         return self.node.kill(*victims)
+
+    def _note_witness(self, step: Descriptor) -> None:
+        """Its host is killed, and that of all others that it has forked."""
+        forked = {one.runtime_id for one in self.node.descriptors() if one.host == step.host}
+        for runtime_id in forked:
+            for job in self.jobs:
+                if job.job_id == runtime_id.job_id:
+                    job.unwitnessed.add(str(AttemptId.of(runtime_id)))
 
     def _strangers(self) -> None:
         """While no agent is there somebody dies, and somebody else gets his number."""

@@ -44,10 +44,15 @@ class Job:
     told_to_end: bool = False
     attempts: int = 1
     """At most so many, as often as it was put back."""
-    orphaned: set[str] = field(default_factory=set)
-    """Attempts of which supervisor and witness were killed together: their end may be lost, and then nobody claims one."""
+    unwitnessed: set[str] = field(default_factory=set)
+    """Attempts whose host, the witness of their end, was killed while they ran."""
     unsupervised: set[str] = field(default_factory=set)
     """Attempts of which the supervisor was killed."""
+
+    @property
+    def orphaned(self) -> set[str]:
+        """Both were, together or one after the other: their end may be lost, and then nobody claims one."""
+        return self.unwitnessed & self.unsupervised
 
 
 def _exits(random: Random, gate: str) -> tuple[str, tuple[str, ...]]:

@@ -96,8 +96,9 @@ class Node:
             raise ConnectionError(str(error)) from error
 
     def submit(self, job: Job) -> None:
-        """Once for its key, however often it is tried."""
-        job.job_id = int(self.ask(f"submit-as {job.key} ".encode() + encode(job.spec)))
+        """Once for its key, however often it is tried. An agent that is started on a full disk cannot register: it refuses."""
+        verb = "submit-now-as" if self.full else "submit-as"
+        job.job_id = int(self.ask(f"{verb} {job.key} ".encode() + encode(job.spec)))
 
     def submit_unheard(self, job: Job) -> None:
         """Nobody waits for the answer: the agent is killed at some moment of it."""
