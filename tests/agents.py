@@ -23,7 +23,7 @@ from spurproc.proto.attempt_id import AttemptId
 from spurproc.proto.codec import encode
 from spurproc.proto.runtime_id import BATCH_STEP, RuntimeId
 from tests.agent_values import job_spec
-from tests.cgroup_folder import base, remove, session_folder
+from tests.cgroup_folder import base, session_folder
 from tests.releases import Site
 from tests.spurd_program import CPUS_VARIABLE, CRASH_VARIABLE, DOOR, ODD_VARIABLE, REMOTE_VARIABLE, ROOT_VARIABLE
 from tests.steps import KILL_AT_ONCE, WAIT_S, Steps
@@ -113,8 +113,10 @@ class Agents:
                     run.terminate(KILL_AT_ONCE)
                 run.remove(WAIT_S)
         # One whose folder was removed last: who is killed then leaves it, empty, to the next that makes one there.
-        for cgroup in session_folder().glob("root/hooks/*/") if base() is not None else ():
-            remove(cgroup)
+        for cgroup in session_folder().glob("root/*/*/") if base() is not None else ():
+            if b"populated 0" in (cgroup / "cgroup.events").read_bytes():
+                with suppress(OSError):  # whose it was has removed it
+                    cgroup.rmdir()
 
     def start(self, *, crash: str | None = None, **settings: str) -> Self:
         """Start one, and return once it serves."""

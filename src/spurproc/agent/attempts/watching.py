@@ -95,7 +95,8 @@ class Watcher:
                 return await step.wait_async(completed=True)
             except AlreadyGone as error:
                 self._around.ownership.require()
-                if attempt.step is not None:
+                known = attempt.step is not None or not attempt.trace.is_empty
+                if known or attempt.state is not AttemptState.HELD:  # else it waits for its step since its start
                     if await self._around.blocking.run(is_gone, attempt):
                         return ExitInfo.unknown(f"its records were removed: {error}")
                     self._hold(attempt, f"its records were removed, and something of it may live: {error}")
