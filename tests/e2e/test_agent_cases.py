@@ -190,4 +190,5 @@ def test_what_cannot_be_removed_now_is_removed_later(
         assert agent.ended(agent.submit("exit 4")) == "exited 4"
         subprocess.run(["umount", str(place)], check=True)
         agent.until(f"{job}.1", "none")
+        agent.until("2.1", "none")
         assert agent.folders()["scratch"] == []
