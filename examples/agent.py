@@ -95,7 +95,7 @@ class Agent:
         return waited.returncode
 
     def await_running(self, job: int) -> None:
-        """Block until its program was exec'd, or it has ended already."""
+        """Block until spurd says that it runs, or it has ended already."""
         from spurproc.agent.cli.connection import AgentClient  # noqa: PLC0415 - an extra
 
         with AgentClient.connect(self.state / "control.sock") as client:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from docutils import nodes
+from directives import add_directives
 from sphinx.application import Sphinx
-from sphinx.util.docutils import SphinxDirective
 
 from spurproc.agent.configuration.fields import FIELDS, Field
 
@@ -26,12 +25,6 @@ def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-class _Settings(SphinxDirective):
-    def run(self) -> list[nodes.Node]:
-        return self.parse_text_to_nodes(settings_text())
-
-
 def setup(app: Sphinx) -> dict[str, Any]:
     """Make the directive known."""
-    app.add_directive("agent-settings", _Settings)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+    return add_directives(app, pictures={}, texts={"agent-settings": settings_text})

@@ -19,7 +19,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     """The extension that draws the table."""
     monkeypatch.syspath_prepend(str(ROOT / "docs/_extensions"))
     yield import_module("attempt_table")
-    for name in ("attempt_table", "supervisor_table"):
+    for name in ("attempt_table", "state_table"):
         sys.modules.pop(name, None)
 
 
@@ -30,16 +30,16 @@ def test_the_page_is_drawn() -> None:
 
 
 def test_every_state_is_in_the_picture_and_every_move_in_the_list(drawn: ModuleType) -> None:
-    picture, moves = drawn.picture(), drawn.moves_text()
+    picture, moves = drawn.DRAWN.picture(), drawn.DRAWN.moves_text()
     for state in AttemptState:
         assert f">{state.value}</text>" in picture
         assert f"**{state.value}**" in moves
         for event in AttemptEvent:
-            for answer in drawn.moves_from(state, event):
+            for answer in drawn.DRAWN.moves_from(state, event):
                 assert all(effect.value in moves for effect in answer.effects)
 
 
 def test_a_move_that_depends_on_the_attempt_says_on_what(drawn: ModuleType) -> None:
-    conditions = set(drawn.moves_from(AttemptState.ACCEPTED, AttemptEvent.BEGIN).values())
+    conditions = set(drawn.DRAWN.moves_from(AttemptState.ACCEPTED, AttemptEvent.BEGIN).values())
     assert len(conditions) == 5
     assert "with a prolog, not to be ended" in conditions
