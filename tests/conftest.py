@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from spurproc.core.spawn.program import program_fd
-from tests import cgroup_folder, leaks, namespace, reaper, requirements, sandbox, side_by_side, skips
+from tests import cgroup_folder, leaks, namespace, reaper, requirements, sandbox, side_by_side, skips, sole_listener
 from tests.payload import Payload, build
 
 _LEFT_BEHIND = "the test left behind:\n  "
@@ -138,6 +139,13 @@ def leak_guard() -> Iterator[None]:
     found = before.leaks()
     if found:
         pytest.fail(_LEFT_BEHIND + "\n  ".join(found), pytrace=False)
+
+
+@pytest.fixture(autouse=True)
+def alone_if_listening(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Tests that hear of the kernel's process events hear of each other too: one at a time on this machine."""
+    with sole_listener.alone() if request.node.get_closest_marker("needs_proc_events") else nullcontext():
+        yield
 
 
 @pytest.fixture

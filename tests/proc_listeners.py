@@ -6,30 +6,13 @@ the kernel answers each, and all who listen hear the answer.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import socket
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 from spurproc.inspect.proc_connector import ProcConnector
 from spurproc.inspect.proc_events import Answer
 
 _CONNECTOR, _GROUP = 11, 1
-_LOCK = Path(tempfile.gettempdir(), "spurproc-test-proc-events")
-
-
-@contextmanager
-def alone() -> Iterator[None]:
-    """No other run of these suites listens meanwhile."""
-    fd = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
 
 
 def kernel_tells() -> bool:

@@ -21,7 +21,7 @@ from spurproc.inspect.proc_connector import ProcConnector
 from tests.inspect_program import PROGRAM, assert_one_line, inspect
 from tests.payload import Payload
 from tests.pidfds import wait_ended
-from tests.proc_listeners import Requests, alone
+from tests.proc_listeners import Requests
 from tests.recorded_payload import recorded_payload
 from tests.relatives import Blocked
 from tests.trees import move
@@ -54,13 +54,6 @@ def shell(script: str) -> Iterator[subprocess.Popen[bytes]]:
 def let_go(process: subprocess.Popen[bytes]) -> None:
     assert process.stdin is not None
     process.stdin.close()
-
-
-@pytest.fixture(autouse=True)
-def nobody_else() -> Iterator[None]:
-    """No other run of these tests listens meanwhile."""
-    with alone():
-        yield
 
 
 @pytest.mark.needs_proc_events

@@ -6,7 +6,7 @@ import fcntl
 import os
 import resource
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,17 +15,10 @@ from spurproc.inspect.proc_connector import ProcConnector
 from tests.inspect_program import TIMEOUT_S
 from tests.payload import Payload
 from tests.pidfds import wait_ended
-from tests.proc_listeners import Requests, alone, kernel_tells
+from tests.proc_listeners import Requests, kernel_tells
 from tests.watch_program import Watch
 
 Start = Callable[..., Payload]
-
-
-@pytest.fixture(autouse=True)
-def nobody_else() -> Iterator[None]:
-    """No other run of these tests listens meanwhile."""
-    with alone():
-        yield
 
 
 @pytest.mark.needs_proc_events
