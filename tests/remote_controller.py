@@ -62,6 +62,8 @@ class RemoteController:
     refused: set[AttemptId] = field(default_factory=set)
     node: NodeDescription | None = None
     generation: int = 0
+    heard: Callable[[], None] = lambda: None
+    """Called behind what each message does, before it is answered."""
     _heard_at: float = 0.0
     _reclaims: list[Reclaim] = field(default_factory=list)
     _drained: bool = False
@@ -192,18 +194,20 @@ class RemoteController:
         if loss is Loss.MESSAGE:
             raise Unreachable("cut off")
         self.sent.append(what)
-        return _Passage(loss)
+        return _Passage(loss, self.heard)
 
 
 class _Passage:
     """Around what a message does: where its answer is lost that is done all the same."""
 
-    def __init__(self, loss: Loss | None) -> None:
+    def __init__(self, loss: Loss | None, through: Callable[[], None]) -> None:
         self._loss = loss
+        self._through = through
 
     def __enter__(self) -> None:
         """It has arrived."""
 
     def __exit__(self, *exc: object) -> None:
+        self._through()
         if self._loss is Loss.ANSWER:
             raise Unreachable("cut off")

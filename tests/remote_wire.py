@@ -142,10 +142,9 @@ def _whole(line: bytes) -> bytes:
 
 @dataclass(slots=True)
 class _Listening:
-    """The other end. `heard` is called behind each message."""
+    """The other end."""
 
     controller: RemoteController
-    heard: Callable[[], None] = lambda: None
     talks: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -161,7 +160,6 @@ class _Listening:
         finally:
             self.talks.discard(task)
             writer.close()
-            self.heard()
 
     async def _answer(self, name: str, content: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> object:
         controller = self.controller
@@ -197,9 +195,9 @@ async def _unless_gone(work: Awaitable[None], reader: asyncio.StreamReader) -> N
 
 
 @asynccontextmanager
-async def listening(controller: RemoteController, path: str, heard: Callable[[], None] = lambda: None) -> AsyncIterator[None]:
+async def listening(controller: RemoteController, path: str) -> AsyncIterator[None]:
     """While it lasts the controller can be reached at `path`."""
-    end = _Listening(controller, heard)
+    end = _Listening(controller)
     server = await asyncio.start_unix_server(end.talk, path, limit=_LIMIT_BYTES)
     try:
         yield
@@ -221,6 +219,7 @@ class RemoteMachine:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._heard = asyncio.Event()
+        self.controller.heard = self._heard.set
         self._server: Any = None
 
     def __enter__(self) -> Self:
@@ -236,7 +235,7 @@ class RemoteMachine:
 
     def up(self) -> None:
         """It can be reached, with all that it knows."""
-        self._server = listening(self.controller, self.path, self._heard.set)
+        self._server = listening(self.controller, self.path)
         self._run(self._server.__aenter__())
 
     def down(self) -> None:
