@@ -178,6 +178,30 @@ def _found_without_a_row(stage: Stage) -> None:
     stage.await_(job, "exited 4")
 
 
+def _held_without_a_row(stage: Stage) -> None:
+    """As before, and its own records cannot be read either when the agent starts."""
+    gate, backup = stage.gate(), stage.path / "backup"
+    stage.ask("drain")
+    job = stage.submit(f"read x <{gate.path}; exit 5")
+    stage.copy_databases(backup)
+    stage.ask("undrain")
+    stage.ask(f"until {job}.1 running")
+    record = stage.agent.path / "steps" / "runtime" / str(step_of(job)) / "launch.json"
+    good = record.with_name("good")
+    good.write_bytes(record.read_bytes())
+
+    def lose() -> None:
+        stage.restore_databases(backup)
+        record.write_bytes(b"{")
+
+    stage.restart(lose)
+    stage.ask("undrain")
+    stage.ask(f"until {job}.1 held")
+    good.replace(record)
+    gate.open()
+    stage.await_(job, "exited 5")
+
+
 def _unreadable_in_the_queue(stage: Stage) -> None:
     """It is held there, and stops no other."""
     stage.ask("drain")
@@ -323,6 +347,9 @@ SCENES: dict[str, Scene] = {
         _found_without_a_row,
         (*_STARTS, "store.attempts.accept", Effect.WATCH.name, *_OWED),
         at_start=True,
+    ),
+    "held without a row": Scene(
+        _held_without_a_row, ("store.attempts.take_up", *_effects(Effect.RECORD_END, Effect.RELEASE)), at_start=True
     ),
     "unreadable in the queue": Scene(_unreadable_in_the_queue, (f"{_QUEUE}.hold",), at_start=True),
     "never got": Scene(_never_got, (f"{_QUEUE}.take_back",), at_start=True),

@@ -47,6 +47,21 @@ def test_an_attempt_is_taken_on_once_with_what_it_was_given(store: sqlite3.Conne
     assert attempts.find(store, AttemptId(8, 1)) is None
 
 
+def test_one_of_which_nothing_is_known_gets_a_row_with_its_end(store: sqlite3.Connection) -> None:
+    """What it was given nobody knows: of what is not over that would be a row that cannot be read."""
+    attempts.accept(store, TWO, SPEC, GIVEN, at=1.0)
+    for attempt, spec in ((ONE, None), (TWO, None)):
+        attempts.take_up(store, attempt, spec, uid=5, at=2.0)
+    assert row(store, TWO).allocation == GIVEN
+    with pytest.raises(RecordInvalid, match="allocation"):
+        row(store)
+    attempts.record_end(store, ONE, exited(3))
+    found = row(store)
+    assert (found.allocation, found.uid, found.launched, found.end, found.owed) == (None, 5, b"", exited(3), tuple(Obligation))
+    with pytest.raises(RecordInvalid, match="spec"):
+        attempts.spec_of(store, ONE)
+
+
 def test_the_first_end_and_the_first_intent_count(store: sqlite3.Connection) -> None:
     attempts.accept(store, ONE, SPEC, GIVEN, at=1.0)
     first = CancelIntent(uid=7, why="no need", at=2.0)

@@ -32,6 +32,8 @@ class Attempt:
     spec: JobSpec | None = None
     """Until it is launched; from then on it is read when it is needed."""
     is_reservation: bool = False
+    has_row: bool = True
+    """False of one that only its step folder tells of, which cannot be read: with its end it gets one."""
     holds: bool = True
     """Whether its allocation is claimed in the resource table."""
     begun: bool = False

@@ -10,21 +10,14 @@ from spurproc.agent.attempts.table import LIVE
 from spurproc.agent.resources.allocation import Allocation
 from spurproc.agent.resources.refusal import Conflict
 from spurproc.agent.store.attempt_row import CancelIntent
-from spurproc.agent.store.drains import Drain, DrainKind
 from spurproc.proto.attempt_id import AttemptId
 
-__all__ = ["by_agent", "displace", "drain_for", "restore"]
+__all__ = ["by_agent", "displace", "restore"]
 
 
 def by_agent(around: Surroundings, why: str) -> CancelIntent:
     """What the agent itself wants to end."""
     return CancelIntent(uid=None, why=why, at=around.clock())
-
-
-def drain_for(around: Surroundings, attempt: AttemptId, why: str) -> None:
-    """What it holds nobody knows, so nothing more is given away; found anew at each start, as long as it is so."""
-    words = f"nobody knows what attempt {attempt} holds: {why}"
-    around.drains = (*around.drains, Drain(kind=DrainKind.SYSTEM, cause=f"attempt {attempt}", why=words, since=around.clock()))
 
 
 def restore(around: Surroundings, taken: Iterable[Attempt]) -> None:

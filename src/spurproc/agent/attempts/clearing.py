@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from spurproc.agent.attempts.attempt import Attempt
+from spurproc.agent.attempts.draining import attempt_cause, lift
 from spurproc.agent.attempts.hooks import HookName, hook_begun, hook_plan, remove_hooks, run_hook
 from spurproc.agent.attempts.outdated import note_report
 from spurproc.agent.attempts.reporting import offer
@@ -14,6 +15,7 @@ from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.attempts.table import AttemptEvent
 from spurproc.agent.attempts.tasks import Spawn
 from spurproc.agent.resources.refusal import NotHeld
+from spurproc.agent.store.drains import DrainKind
 from spurproc.errors import AlreadyGone, RecordInvalid
 
 __all__ = ["Clearing"]
@@ -49,7 +51,9 @@ class Clearing:
         self._post(attempt, AttemptEvent.HOOK_FAILED if attempt.hook_failure else AttemptEvent.HOOK_PASSED)
 
     async def release(self, attempt: Attempt) -> None:
-        """Its resources are another's from now on; once."""
+        """Its resources are another's from now on; once. Where nobody knew what they are the node takes work again."""
+        if attempt.allocation is None:
+            await lift(self._around, DrainKind.SYSTEM, attempt_cause(attempt.id))
         if attempt.holds:
             attempt.holds = False
             with suppress(NotHeld):

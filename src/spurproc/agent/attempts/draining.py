@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.store.drains import Drain, DrainKind, add_drain, lift_drain
+from spurproc.proto.attempt_id import AttemptId
+from spurproc.proto.runtime_id import RuntimeId
 
-__all__ = ["lift", "note", "set_drain", "stands"]
+__all__ = ["attempt_cause", "drain_for", "lift", "note", "set_drain", "stands"]
 
 
 def stands(around: Surroundings, kind: DrainKind, cause: str) -> Drain | None:
@@ -40,3 +42,18 @@ async def lift(around: Surroundings, kind: DrainKind, cause: str) -> bool:
     around.drains_changed()
     around.freed.set()
     return True
+
+
+def drain_for(around: Surroundings, attempt: AttemptId, why: str, *, step: RuntimeId | None = None) -> None:
+    """What it holds nobody knows, so nothing more is given away; found anew at each start, as long as it is so.
+
+    `step`: of its steps the one that is the cause, and no attempt of ours.
+    """
+    words = f"nobody knows what attempt {attempt} holds: {why}"
+    cause = attempt_cause(attempt) if step is None else f"step {step}"
+    around.drains = (*around.drains, Drain(kind=DrainKind.SYSTEM, cause=cause, why=words, since=around.clock()))
+
+
+def attempt_cause(attempt: AttemptId) -> str:
+    """Of the drain that stands until what the attempt holds, whatever that is, is given back."""
+    return f"attempt {attempt}"

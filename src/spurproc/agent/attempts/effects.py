@@ -139,7 +139,8 @@ class EffectRunner:
     async def _do(self, attempt: Attempt, effects: tuple[Effect, ...]) -> None:
         if effects[0] in RECORDS:
             body = record(attempt, effects, at=self._around.clock())
-            await self._around.database.write(body, urgent=not PATIENT.issuperset(effects))
+            if body is not None:
+                await self._around.database.write(body, urgent=not PATIENT.issuperset(effects))
             self._recorded(attempt, effects)
         else:
             await self._methods[effects[0]](attempt)
@@ -151,6 +152,7 @@ class EffectRunner:
                 case Effect.RECORD_CANCEL:
                     log.info("is to end", why=attempt.cancel.why if attempt.cancel else "")
                 case Effect.RECORD_END:
+                    attempt.has_row = True
                     log.info("ended", end=str(attempt.end), fault=attempt.node_fault)
                 case Effect.RECORD_PROLOG_FAILED | Effect.RECORD_EPILOG_FAILED:
                     cause = "prolog" if effect is Effect.RECORD_PROLOG_FAILED else "epilog"

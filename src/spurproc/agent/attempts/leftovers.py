@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 
-from spurproc.agent.attempts.claims import drain_for
+from spurproc.agent.attempts.draining import drain_for
 from spurproc.agent.attempts.step import remove_folders
 from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.jobs.spool import spooled
@@ -24,7 +24,7 @@ async def leave_alone(around: Surroundings, others: Iterable[Step]) -> None:
         why = f"step {step.runtime_id} is none that this release launches"
         around.log.warning("left alone", step=str(step.runtime_id), why=why)
         if not await around.blocking.run(_is_over, step):
-            drain_for(around, AttemptId.of(step.runtime_id), why)
+            drain_for(around, AttemptId.of(step.runtime_id), why, step=step.runtime_id)
 
 
 def _is_over(step: Step) -> bool:

@@ -5,7 +5,6 @@ Recorded ends come first, then liveness; what can be told of neither is held and
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Awaitable, Iterable
 from contextlib import suppress
@@ -13,18 +12,19 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from spurproc.agent.attempts.attempt import Attempt
-from spurproc.agent.attempts.claims import by_agent, displace, drain_for, restore
+from spurproc.agent.attempts.claims import by_agent, displace, restore
 from spurproc.agent.attempts.dispatch import Attempts
+from spurproc.agent.attempts.draining import drain_for
 from spurproc.agent.attempts.hooks import HookName, hook_begun
 from spurproc.agent.attempts.leftovers import leave_alone, sweep_folders
 from spurproc.agent.attempts.outdated import settle_outdated
-from spurproc.agent.attempts.recovered import allocation_of, spec_for
 from spurproc.agent.attempts.step import traces_of
 from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.attempts.trace import Trace
+from spurproc.agent.attempts.without_row import of_bad, of_damaged, of_step
 from spurproc.agent.jobs.job_spec import JobSpec
-from spurproc.agent.store.attempt_row import AttemptRow, AttemptState, DamagedRow, Obligation
-from spurproc.agent.store.attempts import accept, load_all, note_launch, spec_of
+from spurproc.agent.store.attempt_row import AttemptRow, AttemptState, Obligation
+from spurproc.agent.store.attempts import load_all, note_launch, spec_of
 from spurproc.client.adoption import RefusedFolder, adopt
 from spurproc.client.collection import sweep
 from spurproc.client.step import Step
@@ -32,7 +32,6 @@ from spurproc.core.exit_info import ExitInfo
 from spurproc.core.spawn.stage import SpawnStage
 from spurproc.errors import InvalidArgument, OwnershipLost, SpurprocError
 from spurproc.proto.attempt_id import AttemptId
-from spurproc.proto.launch_record import LaunchRecord
 from spurproc.proto.runtime_id import BATCH_STEP, RuntimeId
 from spurproc.proto.step_folder import StateFolder
 
@@ -91,14 +90,14 @@ async def reconcile(around: Surroundings, attempts: Attempts) -> Found:
     found = await around.blocking.run(look, around.state_dir.steps.path)
     await settle_outdated(around, found.seen)
     rows, damaged = await around.database.read(load_all)
-    taken = [await _guarded(around, row.attempt, _of_row(around, row, found)) for row in rows]
-    taken += [_of_damaged(around, row, found) for row in damaged]
+    taken = [await _guarded(around, row.attempt, _of_row(around, row, found), has_row=True) for row in rows]
+    taken += [of_damaged(around, row, found.steps.get(row.attempt)) for row in damaged]
     await _note_launches(around, rows, found)
     known = {one.id for one in taken}
     for attempt, step in found.steps.items():
         if attempt not in known:
-            taken.append(await _guarded(around, attempt, _of_step(around, attempt, step)))
-    taken += [_of_bad(around, attempt, why) for attempt, why in found.bad.items() if attempt not in known]
+            taken.append(await _guarded(around, attempt, of_step(around, attempt, step), has_row=False))
+    taken += [of_bad(around, attempt, why, has_row=False) for attempt, why in found.bad.items() if attempt not in known]
     restore(around, taken)
     displace(around, taken)
     for name in found.swept:
@@ -114,14 +113,14 @@ async def reconcile(around: Surroundings, attempts: Attempts) -> Found:
     return found
 
 
-async def _guarded(around: Surroundings, attempt: AttemptId, made: Awaitable[Attempt]) -> Attempt:
+async def _guarded(around: Surroundings, attempt: AttemptId, made: Awaitable[Attempt], *, has_row: bool) -> Attempt:
     """It; or, where it cannot be read, one that is held and shown, and keeps nobody from starting."""
     try:
         return await made
     except OwnershipLost:
         raise
     except (SpurprocError, OSError) as error:
-        return _of_bad(around, attempt, str(error))
+        return of_bad(around, attempt, str(error), has_row=has_row)
 
 
 async def _of_row(around: Surroundings, row: AttemptRow, found: Found) -> Attempt:
@@ -129,6 +128,8 @@ async def _of_row(around: Surroundings, row: AttemptRow, found: Found) -> Attemp
     attempt.step = found.steps.get(attempt.id)
     if row.end is not None:
         attempt.state = _STATE_OF[row.owed[0]] if row.owed else AttemptState.FORGETTING
+        if row.allocation is None and row.holds_resources:
+            drain_for(around, attempt.id, "the node is not cleaned up behind it")
     elif attempt.id in found.bad:
         attempt.state, attempt.held_because = AttemptState.HELD, found.bad[attempt.id]
     elif attempt.step is not None:
@@ -175,69 +176,3 @@ def _spec(connection: sqlite3.Connection, attempt: AttemptId) -> JobSpec | None:
     with suppress(SpurprocError):
         return spec_of(connection, attempt)
     return None
-
-
-def _of_damaged(around: Surroundings, row: DamagedRow, found: Found) -> Attempt:
-    """Its step, if it has one, is watched; what it holds is what its step was given."""
-    step, allocation = found.steps.get(row.attempt), None
-    with suppress(SpurprocError):
-        allocation = None if step is None else allocation_of(_launch_record(around, row.attempt), around.resources.inventory)
-    if allocation is None:
-        drain_for(around, row.attempt, row.why)
-    return Attempt(
-        id=row.attempt,
-        allocation=allocation,
-        accepted_at=0.0,
-        uid=os.geteuid(),
-        state=AttemptState.HELD,
-        begun=True,
-        step=step,
-        held_because=f"its row in the agent's store cannot be read: {row.why}",
-    )
-
-
-async def _of_step(around: Surroundings, attempt: AttemptId, step: Step) -> Attempt:
-    """The store is older than the step: it gets a row again, before anything else becomes of it."""
-    launch = await around.blocking.run(_launch_record, around, attempt)
-    allocation = allocation_of(launch, around.resources.inventory)
-    if allocation is None:
-        return _of_bad(around, attempt, "its step was given no CPUs, so no agent has launched it")
-    at = around.clock()
-    spec = spec_for(attempt, launch)
-    descriptor = (await around.blocking.run(traces_of, around, attempt)).trace.content
-
-    def body(connection: sqlite3.Connection) -> None:
-        accept(connection, attempt, spec, allocation, at=at)
-        note_launch(connection, attempt, descriptor)
-
-    await around.database.write(body)
-    around.log.warning("found without a row", attempt=str(attempt), cpus=list(allocation.cpus))
-    return Attempt(
-        id=attempt,
-        allocation=allocation,
-        accepted_at=at,
-        uid=spec.uid,
-        state=AttemptState.RUNNING,
-        begun=True,
-        step=step,
-        spec=spec,
-    )
-
-
-def _launch_record(around: Surroundings, attempt: AttemptId) -> LaunchRecord:
-    with StateFolder.open(around.state_dir.steps.path) as state, state.open_step(attempt.step(BATCH_STEP)) as folder:
-        return folder.launch()
-
-
-def _of_bad(around: Surroundings, attempt: AttemptId, why: str) -> Attempt:
-    """Neither a row nor a step that can be read."""
-    drain_for(around, attempt, why)
-    return Attempt(
-        id=attempt,
-        allocation=None,
-        accepted_at=0.0,
-        uid=os.geteuid(),
-        state=AttemptState.HELD,
-        begun=True,
-        held_because=why,
-    )

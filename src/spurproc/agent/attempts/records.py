@@ -8,7 +8,7 @@ from collections.abc import Callable
 from spurproc.agent.attempts.attempt import Attempt
 from spurproc.agent.attempts.table import Effect
 from spurproc.agent.store.attempt_row import AttemptState, Obligation
-from spurproc.agent.store.attempts import discharge, forget, hold, intend_cancel, note_refusal, record_end, set_state
+from spurproc.agent.store.attempts import discharge, forget, hold, intend_cancel, note_refusal, record_end, set_state, take_up
 from spurproc.agent.store.drains import Drain, DrainKind, add_drain
 from spurproc.agent.store.node_values import count_report
 from spurproc.core.exit_info import ExitInfo
@@ -24,10 +24,17 @@ HOOK_DRAINS = ("prolog", "epilog")
 """The causes of the drains that a hook sets: who lifts the operator's lifts them too."""
 
 
-def record(attempt: Attempt, effects: tuple[Effect, ...], *, at: float) -> Body:
-    """All of them, as one body, and where the attempt stands after them."""
+def record(attempt: Attempt, effects: tuple[Effect, ...], *, at: float) -> Body | None:
+    """All of them, as one body, and where the attempt stands after them.
+
+    None where nothing is to be written: of one without a row its step folder is what is durable, until it has ended.
+    """
     bodies = [RECORDS[effect](attempt, at) for effect in effects]
     state = attempt.state
+    if not attempt.has_row:
+        if Effect.RECORD_END not in effects:
+            return None
+        bodies = [_row(attempt), *([] if attempt.cancel is None else [_cancel(attempt, at)]), *bodies]
 
     def body(connection: sqlite3.Connection) -> None:
         for each in bodies:
@@ -36,6 +43,12 @@ def record(attempt: Attempt, effects: tuple[Effect, ...], *, at: float) -> Body:
             set_state(connection, attempt.id, state)
 
     return body
+
+
+def _row(attempt: Attempt) -> Body:
+    spec = attempt.spec
+    uid = attempt.uid if spec is None else spec.uid
+    return lambda connection: take_up(connection, attempt.id, spec, uid=uid, at=attempt.accepted_at)
 
 
 def drain_of(attempt: Attempt, cause: str, *, at: float) -> Drain:

@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
+from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.inventory.reading import Gpu, Inventory
 from spurproc.agent.jobs.job_spec import JobSpec
 from spurproc.agent.resources.allocation import Allocation
+from spurproc.errors import SpurprocError
 from spurproc.proto.attempt_id import AttemptId
 from spurproc.proto.launch_record import LaunchRecord, Program
 from spurproc.proto.raw_text import RawText, raw_bytes
+from spurproc.proto.runtime_id import BATCH_STEP
+from spurproc.proto.step_folder import StateFolder
 
-__all__ = ["allocation_of", "spec_for"]
+__all__ = ["allocation_of", "launch_of", "recovered_spec", "spec_from"]
 
 _DIGITS = 40
 """More than any number that we have written."""
+
+
+def launch_of(around: Surroundings, attempt: AttemptId) -> LaunchRecord:
+    """What its step was launched as. Blocks. Raises RecordInvalid, AlreadyGone and the like."""
+    with StateFolder.open(around.state_dir.steps.path) as state, state.open_step(attempt.step(BATCH_STEP)) as folder:
+        return folder.launch()
+
+
+def recovered_spec(around: Surroundings, attempt: AttemptId) -> JobSpec | None:
+    """As `spec_from`, of the launch record that stands now; None where that cannot be read. Blocks."""
+    with suppress(SpurprocError):
+        return spec_from(attempt, launch_of(around, attempt))
+    return None
 
 
 def allocation_of(launch: LaunchRecord, inventory: Inventory) -> Allocation | None:
@@ -52,7 +70,7 @@ def _gpus(text: bytes, inventory: Inventory) -> tuple[Gpu, ...]:
     return tuple(sorted((gpu for gpu in inventory.gpus if names & set(gpu.names)), key=str))
 
 
-def spec_for(attempt: AttemptId, launch: LaunchRecord) -> JobSpec:
+def spec_from(attempt: AttemptId, launch: LaunchRecord) -> JobSpec:
     """Enough of a spec for a row: whose it is, and what it runs. It is never launched by it."""
     program = launch.program
     uid = os.geteuid() if program is None or program.uid is None else program.uid

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from spurproc.agent.attempts.attempt import Attempt
+from spurproc.agent.attempts.recovered import recovered_spec
 from spurproc.agent.attempts.step import Traces, cut_short, find_step, spec_for, told_end, traces_of
 from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.attempts.table import AttemptEvent
@@ -75,6 +76,8 @@ class Watcher:
             attempt.started_at = (await self._around.blocking.run(traces_of, self._around, attempt.id)).started_at
         if attempt.cancel is None:
             attempt.node_fault = attempt.node_fault or cut_short(end)
+        if not attempt.has_row:
+            attempt.spec = await self._around.blocking.run(recovered_spec, self._around, attempt.id)
         if end.kind is ExitKind.NOT_STARTED:
             with suppress(SpurprocError):
                 end = told_end(self._around, attempt, await spec_for(self._around, attempt), end)
@@ -101,7 +104,8 @@ class Watcher:
                         return ExitInfo.unknown(f"its records were removed: {error}")
                     self._hold(attempt, f"its records were removed, and something of it may live: {error}")
             except (SpurprocError, OSError) as error:
-                self._hold(attempt, str(error))
+                if attempt.step is not None or attempt.state is not AttemptState.HELD:  # else why it was held at first stands
+                    self._hold(attempt, str(error))
             seen = False
             await asyncio.sleep(back_off.next_s())
 
@@ -113,10 +117,11 @@ class Watcher:
         return found
 
     async def _see_again(self, attempt: Attempt, step: Step) -> None:
-        """It answers (again): it is held no more for that it did not."""
+        """It answers (again): it is held no more for that it did not; one without a row is all the same, for what it holds."""
         status = await self._around.blocking.run(step.status)
-        attempt.held_because = None
-        self._post(attempt, AttemptEvent.FOUND)
+        if attempt.has_row or attempt.cancel is not None:
+            attempt.held_because = None
+            self._post(attempt, AttemptEvent.FOUND)
         if attempt.trace.is_empty:
             await self._look(attempt)
         if status.state is StepState.SUSPENDED:

@@ -16,7 +16,7 @@ from spurproc.errors import RecordInvalid
 from spurproc.proto.attempt_id import AttemptId
 from spurproc.proto.codec import decode
 
-__all__ = ["COLUMNS", "AttemptRow", "AttemptState", "CancelIntent", "DamagedRow", "Obligation", "row_of"]
+__all__ = ["COLUMNS", "NOT_KNOWN", "AttemptRow", "AttemptState", "CancelIntent", "DamagedRow", "Obligation", "row_of"]
 
 T = TypeVar("T")
 
@@ -72,8 +72,8 @@ class AttemptRow:
     """What went wrong with the node, where that and not the job is to blame for its end."""
     launched: bytes | None
     """The descriptor of its step, as it stood before that was told to start; empty: nobody could read it. None: it never was."""
-    allocation: Allocation
-    """What it was given. Held until the release is discharged."""
+    allocation: Allocation | None
+    """What it was given. Held until the release is discharged. None: nobody knew, and it was over when it got this row."""
     outcomes: Mapping[Obligation, str]
     """Of the obligations that are discharged."""
     report_refusals: int
@@ -98,6 +98,9 @@ class DamagedRow:
     why: str
 
 
+NOT_KNOWN = b""
+"""In place of the allocation or the spec of one that was found when only its end could be told."""
+
 COLUMNS = (
     "job_id, run_attempt, state, held_because, accepted_at, uid, cancel, end, started_at, node_fault,"
     " launched, allocation, epilog, release, report, spool, report_refusals, report_refused_because"
@@ -120,7 +123,7 @@ def row_of(fields: sqlite3.Row | tuple[object, ...], where: str) -> AttemptRow:
         started_at=msgspec.convert(values["started_at"], float | None),
         node_fault=_text(values["node_fault"]),
         launched=msgspec.convert(values["launched"], bytes | None),
-        allocation=_required(values["allocation"], Allocation, f"{name}, allocation"),
+        allocation=_allocation(values, name),
         outcomes={one: str(values[one.value]) for one in Obligation if values[one.value] is not None},
         report_refusals=msgspec.convert(values["report_refusals"], int),
         report_refused_because=_text(values["report_refused_because"]),
@@ -136,6 +139,13 @@ def _state(value: object, where: str) -> AttemptState:
         return AttemptState(value)
     except ValueError:
         raise RecordInvalid(where, f"its state is {value!r:.100}, which this program does not know") from None
+
+
+def _allocation(values: Mapping[str, object], name: str) -> Allocation | None:
+    """Only of what is over nobody need know it: something else may live, on what it was given."""
+    if values["allocation"] == NOT_KNOWN and values["end"] is not None:
+        return None
+    return _required(values["allocation"], Allocation, f"{name}, allocation")
 
 
 def _text(value: object) -> str | None:

@@ -8,7 +8,16 @@ from typing import TypeVar
 
 from spurproc.agent.jobs.job_spec import JobSpec
 from spurproc.agent.resources.allocation import Allocation
-from spurproc.agent.store.attempt_row import COLUMNS, AttemptRow, AttemptState, CancelIntent, DamagedRow, Obligation, row_of
+from spurproc.agent.store.attempt_row import (
+    COLUMNS,
+    NOT_KNOWN,
+    AttemptRow,
+    AttemptState,
+    CancelIntent,
+    DamagedRow,
+    Obligation,
+    row_of,
+)
 from spurproc.core.exit_info import ExitInfo
 from spurproc.errors import AlreadyGone, InvalidArgument, RecordInvalid
 from spurproc.proto.attempt_id import AttemptId
@@ -27,6 +36,7 @@ __all__ = [
     "record_end",
     "set_state",
     "spec_of",
+    "take_up",
 ]
 
 T = TypeVar("T")
@@ -44,6 +54,18 @@ def accept(connection: sqlite3.Connection, attempt: AttemptId, spec: JobSpec, al
         (*_key(attempt), AttemptState.ACCEPTED.value, at, spec.uid, encode(allocation), encode(spec)),
     )
     return done.rowcount == 1
+
+
+def take_up(connection: sqlite3.Connection, attempt: AttemptId, spec: JobSpec | None, *, uid: int, at: float) -> None:
+    """One of which nobody knows what it was given, and that is over: from here on its end and what it owes are durable.
+
+    `spec` None: nor what it was. Nothing is changed where it has a row.
+    """
+    connection.execute(
+        "INSERT INTO attempts (job_id, run_attempt, state, accepted_at, uid, launched, allocation, spec)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        (*_key(attempt), AttemptState.HELD.value, at, uid, b"", NOT_KNOWN, NOT_KNOWN if spec is None else encode(spec)),
+    )
 
 
 def load_all(connection: sqlite3.Connection) -> tuple[list[AttemptRow], list[DamagedRow]]:
