@@ -123,9 +123,10 @@ def test_its_supervisor_is_told_to_end(steps: Steps, told: Callable[[str], Told]
 
 @pytest.mark.needs_root
 @pytest.mark.needs_cgroup_v2
+@pytest.mark.parametrize("plan", [TERM_THEN_KILL, KILL_AT_ONCE], ids=["term", "kill"])
 @pytest.mark.parametrize("who", ["leader", "grandchild"])
 def test_whoever_moves_out_of_the_cgroup_is_still_of_the_tree(
-    steps: Steps, told: Callable[[str], Told], cgroup_root: Path, who: str
+    steps: Steps, told: Callable[[str], Told], cgroup_root: Path, who: str, plan: KillPlan
 ) -> None:
     """As su(1) and PAM do it: found as a descendant, signalled, and named by the route of the report."""
     say = told("say")
@@ -139,7 +140,7 @@ def test_whoever_moves_out_of_the_cgroup_is_still_of_the_tree(
     assert Route.DESCENDANTS in done.signals.route
     if who == "leader":
         assert say.line() == "usr1"
-    step.terminate(TERM_THEN_KILL)
+    step.terminate(plan)
     end = step.wait(WAIT_S, completed=True)
     assert end.source is ExitSource.WAITED
     say.wait_end()

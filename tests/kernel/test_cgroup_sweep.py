@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from spurproc.core._native import lib
+from spurproc.core.cgroup import kill as kill_module
 from spurproc.core.cgroup import sweep as sweep_module
 from spurproc.core.cgroup.cgroup import Cgroup
 from spurproc.core.cgroup.sweep import CgroupSweep, SeenTable
@@ -89,3 +91,49 @@ def test_member_that_moves_to_and_fro_is_not_overlooked(cgroup_root: Path, paylo
         reports = [cgroup.signal(0) for _ in range(400)]
     assert [report for report in reports if report.complete and not report.signalled] == []
     assert max(report.signalled for report in reports) == 1
+
+
+@pytest.mark.needs_facility("cgroup_kill")
+def test_who_is_killed_at_once_is_counted_and_waits_for_no_pass(
+    cgroup: Cgroup, cgroup_root: Path, payload: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The passes are there for whom cgroup.kill misses: here they do nothing, and all are dead before the first of them."""
+    leader = payload("many", "3", cgroup=cgroup_root)
+    leader.wait_ready()
+    ended: list[bool] = []
+
+    def signal_nobody(*_: Any) -> int:
+        end = select.poll()
+        end.register(leader.pidfd, select.POLLIN)
+        ended.append(bool(end.poll(20_000)))
+        return 0
+
+    monkeypatch.setattr(sweep_module, "lib", CoreWith(spur_members_signal=signal_nobody))
+    report = cgroup.kill()
+    assert (report.signalled, report.refused, report.complete) == (4, (), True)
+    assert all(ended)
+    assert leader.reap() == -signal.SIGKILL
+
+
+def test_who_is_in_two_places_during_a_listing_counts_once(
+    cgroup_root: Path, payload: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It moves between two cgroups behind the reader."""
+    doors = [inside(cgroup_root, name) for name in ("a", "b")]
+    member = payload("hold", cgroup=doors[0])
+    member.wait_ready()
+    listings: list[int] = []
+
+    def walk_ahead_of_it(folder_fd: int, refused: list[int]) -> Iterator[int]:
+        listings.append(folder_fd)
+        for fd in walk(folder_fd, refused):
+            here = Path(os.readlink(f"/proc/self/fd/{fd}"))
+            if here in doors and len(listings) == 1:
+                move(member.pid, here)
+            yield fd
+
+    monkeypatch.setattr(kill_module, "walk", walk_ahead_of_it)
+    with Cgroup.open(cgroup_root) as cgroup:
+        report = cgroup.kill()
+    assert (report.signalled, report.complete) == (1, True)
+    assert member.reap() == -signal.SIGKILL

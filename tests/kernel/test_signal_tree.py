@@ -17,6 +17,7 @@ from spurproc.core.cgroup.signal_report import RefusalReason, Route
 from spurproc.core.cgroup.sweep import MAX_PASSES, SeenTable
 from spurproc.core.facilities import Facilities
 from spurproc.core.process.identity import ProcessIdentity
+from spurproc.core.tree import process_walk
 from spurproc.core.tree.leader import Leader
 from spurproc.core.tree.members import ProcessTree
 from spurproc.core.tree.signalling import signal_tree
@@ -186,6 +187,26 @@ def test_leader_moved_out_is_reached_too(cgroup: Cgroup, cgroup_root: Path, payl
     assert Route.PROCESS_GROUP in report.route
     assert leader.reap() == -15
     assert listed(foreign) == {stranger.pid}
+
+
+@needs_cgroup
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_tree_that_its_cgroup_holds_is_not_looked_for_in_proc(
+    cgroup: Cgroup, cgroup_root: Path, payload: Start, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """On a node of thousands a walk takes longer than the signal."""
+    leader = payload("double_fork_setsid", cgroup=cgroup_root)
+    leader.wait_ready(2)
+    walks: list[int] = []
+
+    def walk() -> dict[int, process_walk.ProcessRow]:
+        walks.append(number)
+        return {}
+
+    monkeypatch.setattr(process_walk, "read_processes", walk)
+    report = signal_tree(tree_of(leader, cgroup=cgroup), number)
+    assert (report.route, report.signalled, walks) == (Route.CGROUP, 2, [])
+    assert leader.reap() == -number
 
 
 @needs_cgroup

@@ -72,7 +72,10 @@ class Loop:
         self.forget(pidfd.fileno())
 
     def at(self, name: str, after_s: float, callback: Callable[[], None]) -> None:
-        """Call `callback` once, `after_s` from now; a timer of the same name is replaced."""
+        """Call `callback` once, `after_s` from now; a timer of the same name is replaced.
+
+        Whatever is readable by then comes first: with 0 it is called after the next look at the descriptors.
+        """
         self._timers[name] = (time.monotonic() + after_s, callback)
 
     def cancel(self, name: str) -> None:
@@ -86,11 +89,13 @@ class Loop:
     def run(self) -> None:
         """Wait and call back until stopped. Without a timer nothing wakes it but what is watched."""
         while not self._stopped:
-            for fd, events in self._epoll.poll(self._wait_s()):
+            ready = self._epoll.poll(self._wait_s())
+            now = time.monotonic()
+            for fd, events in ready:
                 callback = self._callbacks.get(fd)
                 if callback is not None and not self._stopped:  # a callback before it may have closed this one
                     callback(events)
-            self._run_due()
+            self._run_due(now)
 
     def _wait_s(self) -> float | None:
         if not self._timers:
@@ -98,8 +103,7 @@ class Loop:
         left_s = min(due for due, _ in self._timers.values()) - time.monotonic()
         return min(max(0.0, left_s), _WAIT_LAST_S)
 
-    def _run_due(self) -> None:
-        now = time.monotonic()
+    def _run_due(self, now: float) -> None:
         for name, (due, callback) in list(self._timers.items()):
             if due <= now and not self._stopped and self._timers.get(name) == (due, callback):
                 del self._timers[name]

@@ -101,10 +101,22 @@ class PlanWalk:
             self._next_step()
 
     def _send(self, signal: int) -> None:
+        """SIGKILL goes to the cgroup first: mostly that is all, and nobody has to be looked for in /proc behind it."""
         tree = self._tree()
-        if tree is not None:
-            with suppress(SpurprocError):
+        if tree is None:
+            return
+        with suppress(SpurprocError):
+            if signal == _signal.SIGKILL and tree.cgroup is not None:
+                self._loop.at("kill plan rest", 0, self._send_rest)
+                tree.cgroup.kill()
+            else:
                 send_and_wake(tree, signal)
+
+    def _send_rest(self) -> None:
+        tree = self._tree()
+        if not self.look() and tree is not None:
+            with suppress(SpurprocError):
+                send_and_wake(tree, _signal.SIGKILL)
 
     def _recheck(self) -> None:
         """A notification can be late or lost; SIGKILL is repeated for whoever was born meanwhile."""
@@ -133,7 +145,7 @@ class PlanWalk:
     def stop(self) -> None:
         """Walk no further. May be called twice."""
         self._walking = False
-        for name in ("kill plan", "kill plan recheck"):
+        for name in ("kill plan", "kill plan rest", "kill plan recheck"):
             self._loop.cancel(name)
         if self._watched >= 0:
             self._loop.forget(self._watched)

@@ -62,9 +62,10 @@ class SignalReport:
 
     `route` says by which ways the members were found, `passes` how often they were listed. `signalled` counts processes, each
     once, and claims none that is not known: a group that was signalled at once, behind hidepid, counts as the one of which the
-    kernel tells. `refused` are the members that the last pass found and could not signal. `complete` is true when the last pass
-    found nobody new: everybody who was there has been signalled or is in `refused`. It is false when the tree forked faster than
-    the passes that were allowed, or some of it could not be listed.
+    kernel tells, a cgroup that was killed at once as those who were listed before and are gone behind it. `refused` are the
+    members that the last pass found and could not signal. `complete` is true when the last pass found nobody new: everybody who
+    was there has been signalled or is in `refused`. It is false when the tree forked faster than the passes that were allowed, or
+    some of it could not be listed.
     """
 
     signal: int

@@ -5,13 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import signal as _signal
-import time
 from dataclasses import dataclass
 from typing import Any
 
 from spurproc.core._native import check, ffi, lib
 from spurproc.core.cgroup.events import CgroupEvents, open_events
-from spurproc.core.cgroup.folder import folder_inode, kernel_path, write_text
+from spurproc.core.cgroup.folder import folder_inode, kernel_path
+from spurproc.core.cgroup.kill import DYING_S, await_dying, await_empty, kill_at_once
 from spurproc.core.cgroup.pids import PidList
 from spurproc.core.cgroup.signal_report import Refusal, RefusalReason
 from spurproc.core.cgroup.walk import walk
@@ -22,7 +22,6 @@ __all__ = ["MAX_PASSES", "CgroupSweep", "SeenTable", "Swept", "check_signal"]
 
 MAX_PASSES = 64
 QUIET_PASSES = 3
-DYING_S = 1.0
 _REASONS = {
     lib.SPUR_REFUSAL_NOT_PERMITTED: RefusalReason.NOT_PERMITTED,
     lib.SPUR_REFUSAL_FOREIGN: RefusalReason.FOREIGN,
@@ -121,23 +120,22 @@ class CgroupSweep:
         A member that moves from a cgroup not yet read to one that was is missed by that pass: where there are several, it takes
         QUIET_PASSES in a row to believe that there is nobody new.
 
-        SIGKILL also writes cgroup.kill (5.14): after the first pass, which counts, and before the next, which reaches what it
-        misses, a process whose main thread has exited. Blocks no longer than that takes; where cgroup.kill had to reach those
-        who refuse a pidfd, until they are gone, at most DYING_S.
+        SIGKILL goes to all at once before, by cgroup.kill: who was listed then and is gone behind it counts as signalled. The
+        passes reach what it misses, a process whose main thread has exited. Blocks no longer than they take, and as long as those
+        who were killed at once go on dying; where some are left who refuse a pidfd, a while more. At most DYING_S each.
         """
-        new = self._pass()
+        killed = self._kill()
+        quiet = 0 if self._pass() else 1
         passes = 1
-        quiet = 0 if new else 1
-        first_refused = int(self._native.refused)
-        killed = self._native.signal == _signal.SIGKILL and self._kill()
-        while (quiet < self._quiet_needed() or (killed and passes == 1)) and passes < MAX_PASSES:
-            new = self._pass()
-            quiet = 0 if new else quiet + 1
+        reached = 0 if killed is None else max(0, killed - self._found())
+        while quiet < self._quiet_needed() and passes < MAX_PASSES:
+            quiet = 0 if self._pass() else quiet + 1
             passes += 1
-        if killed and self._native.refused:
-            self._await_dying()
+        if killed is not None and self._native.refused:
+            refused = int(self._native.refused)
+            await_empty(self._folder_fd, DYING_S)
             self._pass()
-        reached = max(0, first_refused - int(self._native.refused)) if killed else 0
+            reached += max(0, refused - int(self._native.refused))
         return Swept(
             signalled=int(self._native.signalled) + reached,
             refused=self._refusals_taken(),
@@ -145,6 +143,18 @@ class CgroupSweep:
             complete=quiet >= self._quiet_needed() and not self._unreadable,
             unreadable=self._unreadable,
         )
+
+    def _kill(self) -> int | None:
+        if self._native.signal != _signal.SIGKILL or not self._seen.facilities & lib.SPUR_FACILITY_CGROUP_KILL:
+            return None
+        killed = kill_at_once(self._folder_fd)
+        if killed is not None:
+            await_dying(self._folder_fd, killed)
+        return killed
+
+    def _found(self) -> int:
+        """How many the first pass has found alive, there or elsewhere."""
+        return int(self._native.signalled) + int(self._native.refused) + int(self._native.moved)
 
     def _quiet_needed(self) -> int:
         return QUIET_PASSES if self._cgroups > 1 else 1
@@ -212,28 +222,6 @@ class CgroupSweep:
         ffi.memmove(room, self._refusals, refused * ffi.sizeof("spur_refusal_t"))
         self._refusals = self._native.refusals = room
         self._native.refusals_capacity = 2 * (refused + count)
-
-    def _kill(self) -> bool:
-        """Write cgroup.kill, unless it would reach whom no signal may reach; whether the kernel took it."""
-        if not self._seen.facilities & lib.SPUR_FACILITY_CGROUP_KILL:
-            return False
-        if any(refusal.reason in (RefusalReason.INIT, RefusalReason.CALLER) for refusal in self._refusals_taken()):
-            return False
-        try:
-            write_text(self._folder_fd, "cgroup.kill", b"1")
-        except SystemCallError:
-            return False  # threaded, not ours to write, or older than it seemed: the passes by pidfd do the work
-        return True
-
-    def _await_dying(self) -> None:
-        try:
-            events = CgroupEvents(open_events(self._folder_fd))
-        except SystemCallError:
-            return
-        try:
-            events.wait(events.is_empty, time.monotonic() + DYING_S)
-        finally:
-            events.close()
 
     def _refusals_taken(self) -> tuple[Refusal, ...]:
         entries = self._refusals[0 : int(self._native.refused)]

@@ -196,8 +196,8 @@ class GroupOf:
             self._owned.close()
 
     def leader_in(self, seen: SeenTable) -> bool:
-        """Whether the leader is among those signalled already, or is past being signalled."""
-        if self._pidfd is None:
+        """Whether the leader is among those signalled already, or is past being signalled: it has ended."""
+        if self._pidfd is None or self._pidfd.liveness() is Liveness.GONE:
             return True
         with suppress(SpurprocError):
             return seen.key(self._pidfd.fileno(), self._number) in seen

@@ -29,12 +29,13 @@ def signal_tree(tree: ProcessTree, signal: int) -> SignalReport:
     The members of the cgroup and its sub-cgroups come first, then the descendants of a living subreaper. The leader's process
     group and session are the fallback: on no cgroup, on one that cannot be read, on an empty one (nobody has joined it yet), and
     for a leader that was moved out of it. Everybody is opened as a pidfd, shown to be a member and signalled
-    through it, in passes until one finds nobody new; pid <= 1 and the caller never are. "Already gone" is success. SIGKILL also
-    writes cgroup.kill. Where a sandbox refuses pidfd_send_signal(2), that file is all there is: every member is in `refused` as
-    UNSUPPORTED, for nothing is ever sent to a bare number.
+    through it, in passes until one finds nobody new; pid <= 1 and the caller never are. "Already gone" is success. SIGKILL goes
+    to all of a cgroup at once first, by cgroup.kill. Where a sandbox refuses pidfd_send_signal(2), that file is all there is: for
+    any other signal every member is in `refused` as UNSUPPORTED, for nothing is ever sent to a bare number.
 
     Thaws and continues nobody: see `terminate_tree`. Raises InvalidArgument, and SignalRefused, before anybody is signalled, when
-    the cgroup, group or session holds the caller. Blocks only as long as the passes take.
+    the cgroup, group or session holds the caller. Blocks as long as the passes take; for SIGKILL also while those whom
+    cgroup.kill has reached die one after the other, at most two seconds.
     """
     check_signal(signal)
     seen = SeenTable(Facilities.current().bits)
