@@ -19,6 +19,13 @@ from tests.mutation.catalogue import ROOT, Mutant
 
 __all__ = ["Scratch"]
 
+_PROGRAMS = {
+    "spurd": "spurproc.agent.__main__",
+    "spurproc-inspect": "spurproc.inspect.__main__",
+    "spurstepd": "spurproc.stepd.__main__",
+}
+"""Each, and what it is started by."""
+
 
 class Scratch:
     """The copy. `close()` it, or use it as a context manager.
@@ -86,7 +93,8 @@ def _make_python(target: Path) -> Path:
     )
     paths = (target / "src", Path(sysconfig.get_path("purelib")))
     Path(site.stdout.strip(), "scratch.pth").write_text("".join(f"{path}\n" for path in paths), encoding="utf-8")
-    stepd = python.with_name("spurstepd")  # looked for beside the running Python, then on PATH: that one would be unharmed
-    stepd.write_text(f"#!{python}\nfrom spurproc.stepd.__main__ import run\nraise SystemExit(run())\n", encoding="utf-8")
-    stepd.chmod(0o755)
+    for name, module in _PROGRAMS.items():  # looked for beside the running Python, then on PATH: those would be unharmed
+        program = python.with_name(name)
+        program.write_text(f"#!{python}\nfrom {module} import run\nraise SystemExit(run())\n", encoding="utf-8")
+        program.chmod(0o755)
     return python
