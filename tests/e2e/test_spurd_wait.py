@@ -7,7 +7,8 @@ import os
 import pty
 import signal
 import subprocess
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import pytest
 
@@ -112,6 +113,61 @@ def test_an_agent_that_is_started_again_is_waited_for(spurd: Spurd, desk: AgentD
     assert (said.code, said.err) == (7, "")
     assert said.out.splitlines()[-1] == "job 1.1: exited 7"
     assert "queued" not in said.out
+
+
+def _waiting(process: subprocess.Popen[bytes]) -> str:
+    assert process.stderr is not None
+    return process.stderr.readline().decode()
+
+
+def test_who_waits_waits_for_an_agent_that_is_being_started_again(spurd: Spurd, desk: AgentDesk, tmp_path: Path) -> None:
+    """From the first word on: it was stopped before anybody asked."""
+    spurd.here("submit", "--workdir", tmp_path, "-o", "out", "--", "true")
+    desk.stop()
+    waiting = f"spurd: waiting for the agent at '{desk.path}'\n"
+    commands = (["wait", "1"], ["wait", "1", "--json"], ["submit", "--wait", "--", "true"], ["logs", "-f", "1"])
+    with ExitStack() as begun:
+        processes = [begun.enter_context(spurd.start(*command)) for command in commands]
+        assert [_waiting(process) for process in processes] == [waiting] * 4
+        with AgentDesk(spurd.folder) as again:
+            assert line_of(processes[2]) == "submitted job 2"
+            again.do("dispatch")
+            (tmp_path / "out").write_text("hello\n")
+            assert line_of(processes[3]) == "hello"
+            again.do("end", "1.1", "exited", 7)
+            again.run("exited", 8)
+            said = [ended(process) for process in processes]
+    assert [(one.code, one.err) for one in said] == [(7, ""), (7, ""), (8, ""), (0, "")]
+    assert [json.loads(line)["event"] for line in said[1].out.splitlines()][:1] == ["agent-away"]
+
+
+def test_nobody_waits_for_an_agent_beyond_the_time(spurd: Spurd, desk: AgentDesk) -> None:
+    desk.stop()
+    said = spurd.here("wait", 1, "--timeout", "0.3")
+    assert (said.code, said.out) == (124, "")
+    assert said.err.splitlines() == [
+        f"spurd: waiting for the agent at '{desk.path}'",
+        f"spurd: cannot tell how job 1 stands: no agent answers at '{desk.path}', for 0.3 s",
+    ]
+
+
+def test_what_does_not_wait_fails_at_once(spurd: Spurd, desk: AgentDesk) -> None:
+    desk.stop()
+    for command in (["show", "1"], ["logs", "1"], ["submit", "--", "true"], ["status"], ["cancel", "1"]):
+        said = spurd.here(*command)
+        assert said.code == 3
+        assert_one_line(said, f"cannot reach the agent at '{desk.path}': there is no socket")
+
+
+@pytest.mark.parametrize("what", ["nothing", "file", "folder"])
+def test_where_there_never_was_an_agent_nobody_waits(tmp_path: Path, what: str) -> None:
+    spurd, there = Spurd(tmp_path), tmp_path / "control.sock"
+    if what != "nothing":
+        (there.touch if what == "file" else there.mkdir)()
+    for command, code in ((["wait", "1"], 125), (["submit", "--wait", "--", "true"], 125), (["logs", "-f", "1"], 3)):
+        said = spurd.here(*command)
+        assert said.code == code
+        assert_one_line(said, f"cannot reach the agent at '{there}': ")
 
 
 def shown_while_it_waits(spurd: Spurd, desk: AgentDesk) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -51,6 +52,41 @@ def test_own_agent_where_there_is_one_else_that_of_the_node(home: Mapping[str, s
     (own / "control.sock").touch()
     assert Reach().path(home, UID) == f"{own}/control.sock"
     assert Reach().path(home, 0) == of_node
+
+
+def test_own_agent_that_is_being_started_again_is_meant_still(home: Mapping[str, str], tmp_path: Path) -> None:
+    """Its socket is gone just now, its queue is not: job 7 of the node is another job."""
+    own = tmp_path / "states" / "spurd"
+    own.mkdir(parents=True)
+    (own / "controller.db").touch()
+    assert Reach().path(home, UID) == f"{own}/control.sock"
+
+
+@pytest.mark.parametrize("reach", [Reach(state_dir="{}"), Reach(socket_path="{}/control.sock")])
+def test_an_agent_has_been_where_its_queue_is_or_its_socket(tmp_path: Path, reach: Reach) -> None:
+    paths = [None if text is None else text.format(tmp_path) for text in (reach.state_dir, reach.socket_path)]
+
+    def was_there() -> bool:
+        return Reach(state_dir=paths[0], socket_path=paths[1]).was_there()
+
+    path = tmp_path / "control.sock"
+    path.touch()
+    assert not was_there()
+    path.unlink()
+    assert not was_there()
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(path))
+    assert was_there()
+    path.unlink()
+    (tmp_path / "controller.db").touch()
+    assert was_there()
+
+
+def test_a_socket_elsewhere_is_of_the_agent_in_the_folder(tmp_path: Path) -> None:
+    elsewhere = Reach(state_dir=str(tmp_path), socket_path="/nowhere/spurd.sock")
+    assert (elsewhere.kept_path, elsewhere.was_there()) == ("/nowhere/spurd.sock", False)
+    (tmp_path / "controller.db").touch()
+    assert Reach(state_dir=str(tmp_path), socket_path="/nowhere/spurd.sock").was_there()
 
 
 def test_what_was_found_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,7 +112,7 @@ class AgentLines:
         return WaitTimeout(f"the agent at {self._where!r} has not answered in time")
 
     def _hung_up(self, why: str) -> AgentUnreachable:
-        return AgentUnreachable(f"cannot ask the agent at {self._where!r}: {why}; ask again once it is there")
+        return AgentUnreachable(f"cannot ask the agent at {self._where!r}: {why}; ask again once it is there", comes_back=True)
 
 
 def _error_of(refused: Refused) -> SpurprocError:

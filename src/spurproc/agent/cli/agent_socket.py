@@ -14,6 +14,7 @@ __all__ = ["open_agent_socket"]
 
 _CREDENTIALS = struct.Struct("=iII")
 _TIMEVAL = struct.Struct("@ll")
+_NOBODY_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ECONNREFUSED)
 _START = "start it with `spurd serve`, or name another one by --state-dir or --socket"
 
 
@@ -41,7 +42,8 @@ def _reach(end: socket.socket, where: str, timeout_s: float) -> None:
         finally:
             os.close(folder_fd)
     except OSError as error:
-        raise AgentUnreachable(f"cannot reach the agent at {where!r}: {_why_unreachable(error)}") from None
+        comes_back = error.errno in _NOBODY_THERE
+        raise AgentUnreachable(f"cannot reach the agent at {where!r}: {_why_unreachable(error)}", comes_back=comes_back) from None
 
 
 def _why_unreachable(error: OSError) -> str:

@@ -12,6 +12,7 @@ from spurproc.agent.cli.arguments import JOB, JobName
 from spurproc.agent.cli.exit_code import ExitCode
 from spurproc.agent.cli.following import AttemptWatch, read_file
 from spurproc.agent.cli.reach import Reach, agent_options
+from spurproc.agent.cli.waiting import connected
 from spurproc.agent.service.replies import JobDetail
 from spurproc.command_line.output import OutputLost, json_option
 from spurproc.errors import SpurprocError, Unsupported, from_errno
@@ -45,19 +46,19 @@ def command(reach: Reach, job: JobName, errors: bool, follow: bool, as_json: boo
 
 def _pieces(reach: Reach, job: JobName, *, errors: bool, follow: bool) -> Iterator[bytes]:
     with ExitStack() as held:
-        detail = _shown(reach, job)
+        detail = _shown(reach, job, follow=follow)
         watch = None
         if follow and job.run_attempt in (None, detail.job.attempt.run_attempt):
             watch = held.enter_context(closing(AttemptWatch(reach, detail.job.attempt)))
             watch.await_begun()
-            detail = _shown(reach, job)
+            detail = _shown(reach, job, follow=True)
         path = _path(detail, job, errors=errors)
         _become(detail)
         yield from read_file(path, {detail.job.uid, os.geteuid()}, watch)
 
 
-def _shown(reach: Reach, job: JobName) -> JobDetail:
-    with reach.connect() as client:
+def _shown(reach: Reach, job: JobName, *, follow: bool) -> JobDetail:
+    with connected(reach) if follow else reach.connect() as client:
         return client.show(job.job_id)
 
 

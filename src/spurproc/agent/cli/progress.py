@@ -48,6 +48,11 @@ class Progress:
         else:
             self._stream.put({"event": "agent-away", "reason": why}, Line(f"{why}; asking again"))
 
+    def absent(self, path: str) -> None:
+        """That there is nobody yet to be asked, for programs; people are told on standard error."""
+        if self._as_json:
+            self._stream.put({"event": "agent-away", "reason": f"no agent answers at {path!r}"})
+
     def ended(self, standing: Ended, exit_code: int) -> None:
         """How it ended. The last word."""
         self._stop()

@@ -12,7 +12,7 @@ from spurproc.agent.cli.progress import Progress, submitted_text, warning_line
 from spurproc.agent.cli.reach import Reach, agent_options
 from spurproc.agent.cli.resources import resource_options
 from spurproc.agent.cli.submission import Typed, job_spec, own_or, read_script
-from spurproc.agent.cli.waiting import WAITS, wait_for_end
+from spurproc.agent.cli.waiting import WAITS, connected, wait_for_end
 from spurproc.agent.service.replies import Submitted
 from spurproc.command_line.answer import Answer, Line
 from spurproc.command_line.output import json_option
@@ -72,7 +72,8 @@ def command(
     if waits:
         context.meta[WAITS] = True
     typed = _typed(what, behind_dashes=context.meta[_BEHIND_DASHES], **options)
-    client = reach.connect()
+    progress = Progress("submit", as_json=as_json)
+    client = connected(reach, absent=progress.absent) if waits else reach.connect()
     try:
         script = None if typed.script is None else read_script(typed.script, client.welcome.script_limit_bytes)
         spec = job_spec(typed, own_or(user, client.welcome), script, client.welcome)
@@ -81,7 +82,6 @@ def command(
         client.close()
         raise
     if waits:
-        progress = Progress("submit", as_json=as_json)
         progress.submitted(submitted.job_id, repeated=submitted.repeated, warnings=submitted.warnings)
         return wait_for_end(reach, client, submitted.job_id, progress)
     client.close()

@@ -23,9 +23,9 @@ def command(reach: Reach, job: JobName, timeout_s: float | None, as_json: bool) 
     """Wait for the end of JOB, and pass it on.
 
     Exit code: the job's own, or 128 + N for signal N; 126 if it never ran, 125 if its end is not known or cannot be learnt, 124
-    after TIME. An agent that is restarted meanwhile is waited for. With --json, a line of JSON for each change.
+    after TIME. An agent that is being restarted is waited for, up to two minutes. With --json, a line of JSON for each change.
     """
     if job.run_attempt is not None:
         raise InvalidArgument(f"cannot wait for {job}: an attempt is no job; wait for {job.job_id}, and see `spurd show`")
     click.get_current_context().meta[WAITS] = True
-    return wait_for_end(reach, reach.connect(), job.job_id, Progress("wait", as_json=as_json), timeout_s)
+    return wait_for_end(reach, None, job.job_id, Progress("wait", as_json=as_json), timeout_s)
