@@ -141,7 +141,7 @@ def end_cell(end: ExitInfo, *, cancelled: bool = False) -> Cell:
 
 
 def _end_text(end: ExitInfo) -> str:
-    if end.kind is ExitKind.NOT_STARTED and not end.errno and end.reason:
+    if end.kind is ExitKind.NOT_STARTED and end.reason:
         return f"not started: {end.reason}"
     return str(end)
 
