@@ -55,7 +55,9 @@ class FixedDesk:
         self.drained: DrainView | None = None
         self.reserved: dict[AttemptId, ResourceRequest] = {}
         self.asked: list[str] = []
-        self.memory_warning = ""
+        self.not_enforced: Mapping[str, str] = {}
+        self.time_limit_s: float | None = None
+        self.registered = asyncio.Event()
 
     # What the service sees of it while it chooses work.
 
@@ -165,9 +167,9 @@ class Orders:
         self._desk.move(work.attempt, phase)
         return str(work.attempt)
 
-    async def warn_of_memory(self, why: str) -> str:
+    async def enforce_not(self, controller: str, why: str) -> str:
         """From now on."""
-        self._desk.memory_warning = why
+        self._desk.not_enforced = {**self._desk.not_enforced, controller: why}
         return why
 
     async def move(self, attempt: str, phase: str) -> str:

@@ -10,11 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from spurproc.agent.node.limits import not_enforced
+from spurproc.client.host_link import PROGRAM_VARIABLE
+from spurproc.core.cgroup.root import find_cgroup_root
 from tests.agents import Agents
 from tests.inspect_program import Said
 from tests.relatives import NOBODY, in_fork
 from tests.spurd_command import PROGRAM, Spurd, ended, line_of
-from tests.steps import WAIT_S, Gate
+from tests.steps import WAIT_S, Gate, host_without_cgroups
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.needs_cgroup_v2]
 
@@ -137,9 +140,56 @@ def test_a_drained_node_starts_nothing_and_stays_so(spurd: Spurd, agent: Agents,
 
 
 def test_a_job_that_cannot_start_says_why(spurd: Spurd, commons: Path) -> None:
-    assert spurd.here("submit", "--wait", "--workdir", commons, "--", "/nonexistent").code == 126
-    assert spurd.here("submit", "--wait", "--workdir", commons / "none", "--", "true").code == 126
-    assert "not started" in spurd.here("show", 2).out
+    """With the name of what is missing, wherever it is told: while somebody waits, in the list, in the record."""
+    for job, (folder, program, why) in enumerate(
+        (
+            (commons, "nosuchprog", "cannot run 'nosuchprog': No such file or directory"),
+            (commons, commons, f"cannot run '{commons}': Permission denied"),
+            (commons / "none", "true", f"cannot enter the work folder '{commons}/none': No such file or directory"),
+        ),
+        start=1,
+    ):
+        said = spurd.here("submit", "--wait", "--workdir", folder, "--", program)
+        assert (said.code, said.out.splitlines()[-1]) == (126, f"job {job}.1: not started: {why}")
+        assert f"not started: {why}" in spurd.here("show", job).out
+    assert "not started: cannot run 'nosuchprog'" in spurd.here("jobs", "-a").out
+
+
+def test_a_reservation_comes_before_no_job_that_waits(spurd: Spurd, agent: Agents, commons: Path) -> None:
+    """Else who reserves again and again would keep others out for ever."""
+    gate = Gate(commons / "gate")
+    assert spurd.here("submit", "--workdir", commons, "--", *gate.script()).code == 0
+    agent.until("1.1", "running")
+    assert spurd.here("submit", "--cpus", 2, "--workdir", commons, "--", "true").code == 0
+    said = spurd.here("alloc", "--for", "0.1")
+    assert (said.code, said.err) == (6, "spurd: cannot reserve: jobs wait in the queue, and come first\n")
+    said = spurd.here("alloc", "--cpus", 3)
+    assert (said.code, said.err) == (5, "spurd: cannot reserve: CPUs: 3 wanted, 1 of 2 free\n")
+    gate.open()
+    assert spurd.here("wait", 2).code == 0
+    agent.until("2.1", "none")
+    assert spurd.here("alloc", "--for", "0.1").code == 0
+
+
+def test_what_a_job_is_not_held_to_is_told_while_it_runs_and_afterwards(
+    commons: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a host of steps that may make no cgroup, so that it is the same on every machine."""
+    monkeypatch.setenv(PROGRAM_VARIABLE, str(host_without_cgroups(tmp_path)))
+    limits = ["memory.max", "pids.max", "cpu.max"]
+    with Agents(commons / "state").start() as agent:
+        spurd, gate = Spurd(agent.path), Gate(commons / "gate")
+        words = ["--memory", "1M", "--pids", 9, "--workdir", commons, "--", *gate.script()]
+        assert spurd.here("submit", *words).code == 0
+        agent.until("1.1", "running")
+        assert "not_enforced=\"['memory.max', 'pids.max', 'cpu.max']\"" in agent.await_fact("launched")
+        assert spurd.json("show", 1)["attempts"][0]["not_enforced"] == limits
+        gate.open()
+        assert spurd.here("wait", 1).code == 0
+        agent.until("1.1", "none")
+        assert spurd.json("show", 1)["attempts"][0]["not_enforced"] == limits
+        assert f"not held    to {', '.join(limits)}: see `spurd status`\n" in spurd.here("show", 1).out
+        assert spurd.json("status")["not_enforced"] == not_enforced(find_cgroup_root())
 
 
 def test_a_time_limit_ends_a_job(spurd: Spurd, commons: Path) -> None:

@@ -73,12 +73,23 @@ def test_a_script_that_is_hardly_meant_is_warned_about(spurd: Spurd, script: Pat
     assert len(spurd.json("submit", script)["warnings"]) == 1
 
 
-def test_who_asks_for_memory_is_told_where_nobody_is_held_to_it(desk: AgentDesk, spurd: Spurd, script: Path) -> None:
+def test_who_asks_for_a_limit_is_told_where_nobody_is_held_to_it(desk: AgentDesk, spurd: Spurd, script: Path) -> None:
     """And nobody else is."""
-    desk.do("warn_of_memory", "no memory controller")
+    desk.do("enforce_not", "memory", "no memory controller")
+    desk.do("enforce_not", "pids", "no pids controller")
+    desk.do("enforce_not", "cpu", "no cpu controller")
     assert spurd.json("submit", script)["warnings"] == []
     assert spurd.json("submit", "--memory", "1M", script)["warnings"] == ["no memory controller"]
     assert spurd.here("submit", "--memory", "1M", script).out.splitlines()[1:] == ["warning: no memory controller"]
+    assert spurd.json("submit", "--pids", "5", script)["warnings"] == ["no pids controller"]
+
+
+def test_a_job_comes_before_its_node_is_registered(commons: Path) -> None:
+    """As of who submits right after a restart: it is no reason to be sent away."""
+    with AgentDesk(commons / "new", unregistered=True) as desk, Spurd(desk.folder).start("submit", "--", "true") as process:
+        assert desk.line() == "waits"
+        desk.do("register")
+        assert ended(process) == (0, "submitted job 1\n", "")
 
 
 def test_jobs(spurd: Spurd, desk: AgentDesk) -> None:

@@ -10,6 +10,7 @@ import pytest
 from spurproc import KillPlan
 from spurproc.core.cgroup.limits import CgroupLimits
 from spurproc.core.cgroup.root import ROOT_VARIABLE
+from spurproc.errors import Unsupported
 from tests.steps import WAIT_S, Steps, hand_down
 
 
@@ -27,6 +28,16 @@ def test_what_all_of_it_has_used_is_on_record(steps: Steps, payload_program: Cal
         assert emptied.usage is not None
         assert emptied.usage.cpu_usec is not None
         assert emptied.usage.cpu_usec >= 280_000
+
+
+def test_a_limit_that_nobody_can_keep_is_an_error_or_on_record(bare_steps: Steps) -> None:
+    """Where there is no cgroup at all as well."""
+    limits = CgroupLimits(pids_max=50, cpus=1.0)
+    with pytest.raises(Unsupported, match=r"cannot set pids\.max, cpu\.max: the step has no cgroup here"):
+        bare_steps.launch(["true"], cgroup_limits=limits)
+    step = bare_steps.launch(["true"], cgroup_limits=limits, limits_required=False)
+    step.wait(WAIT_S, completed=True)
+    assert bare_steps.descriptor(step).not_enforced == ("pids.max", "cpu.max")
 
 
 @pytest.mark.needs_root

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
+import msgspec
 import pytest
 
 from spurproc.core.cgroup.cgroup import Cgroup
@@ -37,6 +38,14 @@ def test_a_cgroup_that_cannot_be_opened_just_now_is_not_taken_for_none(cgroup: C
     assert tree.cgroup is not None
     with tree.cgroup:
         assert tree.cgroup.inode == cgroup.inode
+
+
+def test_what_it_is_not_held_to_stays_on_record(cgroup: Cgroup) -> None:
+    tree = StepTree(ProcessIdentity.of(os.getpid()))
+    tree.inherit(msgspec.structs.replace(_left(cgroup), not_enforced=("memory.max",)))
+    assert tree.not_enforced == ("memory.max",)
+    assert tree.cgroup is not None
+    tree.cgroup.close()
 
 
 def test_a_cgroup_that_was_removed_had_nobody_left_in_it(cgroup: Cgroup) -> None:

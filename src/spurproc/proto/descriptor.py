@@ -25,7 +25,7 @@ class Descriptor(Record, frozen=True, kw_only=True):
     `host_text`: of the host that forked the supervisor, which is the witness of the leader's end. `leader_text` is None until the
     leader stands at its gate, handed over to the host: without it the gate was never opened. `joined`: the cgroup has had the
     leader in it; before that, an empty cgroup says nothing. `containment`: by descendants only while they are this supervisor's,
-    which those of one before it are not.
+    which those of one before it are not. `not_enforced`: the files of limits that were asked for and hold nobody ("memory.max").
     """
 
     runtime_id: RuntimeId
@@ -35,6 +35,7 @@ class Descriptor(Record, frozen=True, kw_only=True):
     cgroup: CgroupRecord | None = None
     joined: bool = False
     leader_text: str | None = msgspec.field(name="leader", default=None)
+    not_enforced: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for text in (self.supervisor_text, self.host_text, self.leader_text):

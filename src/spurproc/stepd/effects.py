@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
+from spurproc.core.cgroup.record import CgroupRecord
 from spurproc.core.durable.private_folder import named_errors
 from spurproc.core.exit_info import ExitInfo, ExitKind
 from spurproc.core.process.identity import ProcessIdentity
@@ -129,10 +130,10 @@ class EffectRunner:
         before = self._around.step.descriptor()
         if before is not None:
             self.tree.inherit(before)
-            self.records.describe(self._identity, self._around.host, before.cgroup, before.leader, inherited=True)
+            self._say_who(before.cgroup, before.leader, inherited=True)
 
     def _describe(self) -> None:
-        self.records.describe(self._identity, self._around.host, self.tree.cgroup_record())
+        self._say_who(self.tree.cgroup_record(), None)
         self.tree.keep_cgroup()
 
     def _say_ready(self) -> None:
@@ -167,7 +168,11 @@ class EffectRunner:
         self.tree.leader = Leader(identity=process.identity, pidfd=process.pidfd)
 
     def _describe_leader(self) -> None:
-        self.records.describe(self._identity, self._around.host, self.tree.cgroup_record(), self.leader.there.identity)
+        self._say_who(self.tree.cgroup_record(), self.leader.there.identity)
+
+    def _say_who(self, cgroup: CgroupRecord | None, leader: ProcessIdentity | None, *, inherited: bool = False) -> None:
+        host, limits = self._around.host, self.tree.not_enforced
+        self.records.describe(self._identity, host, cgroup, leader, inherited=inherited, not_enforced=limits)
 
     def _tell_started(self) -> None:
         self._start_came()

@@ -52,6 +52,7 @@ class StepRecords:
         leader: ProcessIdentity | None = None,
         *,
         inherited: bool = False,
+        not_enforced: tuple[str, ...] = (),
     ) -> None:
         """Write the descriptor; `leader`: it stands at its gate, inside the cgroup. Whole or not at all, and not fsynced.
 
@@ -66,6 +67,7 @@ class StepRecords:
             cgroup=cgroup,
             joined=leader is not None,
             leader_text=None if leader is None else leader.to_text(),
+            not_enforced=not_enforced,
         )
         self._step.folder.replace_file(DESCRIPTOR_NAME, encode(descriptor), sync=False)
 

@@ -32,17 +32,25 @@ class StepTree:
     def __init__(self, supervisor: ProcessIdentity) -> None:
         self.cgroup: Cgroup | None = None
         self.leader: Leader | None = None
+        self.not_enforced: tuple[str, ...] = ()
+        """The files of the limits that were asked for, and hold nobody here."""
         self._subreaper: ProcessIdentity | None = supervisor
         self._removed = False
 
     def make_cgroup(self, launch: LaunchRecord, root: CgroupRoot | None) -> None:
         """A fresh one under its limits, if the step is to have one. Raises Unsupported where that is required and cannot be."""
         if launch.containment is Containment.DESCENDANTS or (root is None and launch.containment is None):
+            self._without_limits(launch)
             return
         if root is None:
             raise Unsupported("cannot contain the step in a cgroup: there is no cgroup2 folder here that this process may write")
         self.cgroup = make_step(root, f"{launch.runtime_id}-{os.urandom(4).hex()}")
-        self.cgroup.set_limits(launch.cgroup_limits, required=launch.limits_required)
+        self.not_enforced = self.cgroup.set_limits(launch.cgroup_limits, required=launch.limits_required)
+
+    def _without_limits(self, launch: LaunchRecord) -> None:
+        self.not_enforced = tuple(limit.file for limit in launch.cgroup_limits)
+        if self.not_enforced and launch.limits_required:
+            raise Unsupported(f"cannot set {', '.join(self.not_enforced)}: the step has no cgroup here")
 
     def keep_cgroup(self) -> None:
         """It is on record: from now on it stays until it is removed."""
@@ -59,6 +67,7 @@ class StepTree:
         Raises what keeps one from being opened that may be there: without it nobody could say that the tree is empty.
         """
         self._subreaper = None
+        self.not_enforced = before.not_enforced
         if before.leader is not None:
             self.leader = Leader(identity=before.leader)
         if before.cgroup is not None and self.cgroup is None:

@@ -98,4 +98,5 @@ class Attempt:
             node_fault=self.node_fault,
             started_at=self.started_at,
             ended_at=end.observed_at,
+            not_enforced=self.trace.not_enforced,
         )

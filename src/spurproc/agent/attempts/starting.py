@@ -93,7 +93,9 @@ class Starting:
             return
         attempt.step, attempt.trace, attempt.started_at = launched.step, launched.trace, launched.started_at
         attempt.spec = None
-        self._around.log.info("launched", attempt=str(attempt.id), cpus=attempt.allocation and list(attempt.allocation.cpus))
+        cpus = attempt.allocation and list(attempt.allocation.cpus)
+        not_enforced = list(attempt.trace.not_enforced) or None
+        self._around.log.info("launched", attempt=str(attempt.id), cpus=cpus, not_enforced=not_enforced)
         self._post(attempt, AttemptEvent.LAUNCHED)
 
     def _note(self, loop: asyncio.AbstractEventLoop, attempt: Attempt, descriptor: bytes) -> None:

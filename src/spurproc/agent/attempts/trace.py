@@ -45,6 +45,12 @@ class Trace:
         descriptor = self._read()
         return None if descriptor is None else descriptor.leader
 
+    @property
+    def not_enforced(self) -> tuple[str, ...]:
+        """The files of the limits that it was to be held to, and is not."""
+        descriptor = self._read()
+        return () if descriptor is None else descriptor.not_enforced
+
     def _read(self) -> Descriptor | None:
         try:
             return decode(self.content, Descriptor, DESCRIPTOR_NAME) if self.content else None

@@ -84,6 +84,7 @@ def attempt_fields(attempt: AttemptView) -> dict[str, Any]:
         "work_dir": text_of(attempt.work_dir),
         "stdout": text_of(attempt.stdout),
         "stderr": text_of(attempt.stderr),
+        "not_enforced": list(attempt.not_enforced),
     }
 
 

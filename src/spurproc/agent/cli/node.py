@@ -52,6 +52,7 @@ def _fields(node: NodeStatus) -> dict[str, Any]:
             {"job_id": one.attempt.job_id, "run_attempt": one.attempt.run_attempt, "uid": one.uid, "why": one.why}
             for one in node.held
         ],
+        "not_enforced": dict(node.not_enforced),
         "problems": list(node.problems),
     }
 
@@ -66,6 +67,7 @@ def _rows(node: NodeStatus) -> _Rows:
     for name, inventory in (("has", node.totals), ("free", node.free), ("missing", node.missing)):
         if inventory is not None and (name != "missing" or inventory != Inventory()):
             rows.append((name, _inventory_text(inventory)))
+    rows += [("limits", Toned(why, "weak")) for why in node.not_enforced.values()]
     rows += [("drain", f"{one.kind}: {one.why or one.cause}, since {time_text(one.since)}") for one in node.drains]
     rows += [("held", Toned(f"{one.attempt}: {one.why}", "bad")) for one in node.held]
     rows += [("problem", Toned(problem, "bad")) for problem in node.problems]

@@ -100,6 +100,8 @@ def _attempt_rows(attempt: AttemptView) -> _Rows:
     for name, path in (("output", attempt.stdout), ("errors", None if attempt.stderr == attempt.stdout else attempt.stderr)):
         if path is not None:
             rows.append((name, text_of(path) or ""))
+    if attempt.not_enforced:
+        rows.append(("not held", Toned(f"to {', '.join(attempt.not_enforced)}: see `spurd status`", "weak")))
     if attempt.cancelled:
         rows.append(("cancelled", _cancel_text(attempt)))
     if attempt.node_fault is not None:

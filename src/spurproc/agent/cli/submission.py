@@ -95,6 +95,7 @@ class Typed:
     arguments: tuple[str, ...]
     name: str | None
     request: ResourceRequest
+    pids_max: int | None
     time_limit_s: float | None
     output: str | None
     error: str | None
@@ -123,6 +124,7 @@ def job_spec(typed: Typed, owner: Owner, script: bytes | None, welcome: Welcome)
         stdout=raw_text(welcome.output_pattern if typed.output is None else typed.output),
         stderr=None if typed.error is None else raw_text(typed.error),
         umask=0o022 if owner.home else _own_umask(),
+        pids_max=typed.pids_max,
         time_limit_s=typed.time_limit_s,
         kill_plan=typed.kill_plan or welcome.kill_plan,
         requeue=RequeuePolicy.ON_NODE_FAULT if typed.requeue else RequeuePolicy.NEVER,

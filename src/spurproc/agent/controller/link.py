@@ -146,6 +146,8 @@ class AttemptReport(msgspec.Struct, frozen=True, kw_only=True):
     started_at: float | None = None
     """Wall clock, in seconds; None where it never ran."""
     ended_at: float | None = None
+    not_enforced: tuple[str, ...] = ()
+    """The limits that it was to be held to and was not, as files of its cgroup: "memory.max"."""
 
 
 class ControllerLink(Protocol):

@@ -19,7 +19,7 @@ from spurproc.agent.controller.local.controller import LocalController
 from spurproc.agent.controller.registration import Registration
 from spurproc.agent.jobs.environment import resource_variables
 from spurproc.agent.jobs.job_spec import JobSpec
-from spurproc.agent.node.memory_limit import memory_warning
+from spurproc.agent.node.limits import not_enforced
 from spurproc.agent.resources.allocation import Allocation
 from spurproc.agent.resources.refusal import Insufficient, NotHeld
 from spurproc.agent.resources.request import ResourceRequest
@@ -57,7 +57,8 @@ class FrontDesk:
         self.script_limit_bytes = around.configuration.max_job_script_bytes
         self.output_pattern = around.configuration.output_pattern
         self.kill_plan = around.configuration.kill_plan
-        self.memory_warning = memory_warning(find_cgroup_root())
+        self.time_limit_s = around.configuration.time_limit_s
+        self.not_enforced: Mapping[str, str] = not_enforced(find_cgroup_root())
 
     def tell(self, attempt: AttemptId) -> None:
         """It has moved on."""
@@ -85,6 +86,7 @@ class FrontDesk:
 
     async def suspend(self, attempt: AttemptId, *, uid: int) -> None:
         """See `Desk`."""
+            not_enforced=known.trace.not_enforced,
         known = self._running(attempt, "suspend")
         if known.state is not AttemptState.SUSPENDED:
             await self._turn(known, AttemptEvent.SUSPENDED, uid)
@@ -148,7 +150,8 @@ class FrontDesk:
             ),
             jobs=Counter(attempt.state.value for attempt in self._attempts),
             held=tuple(self._held()),
-            problems=tuple(self._around.problems.values()),
+            not_enforced=self.not_enforced,
+            problems=problems_told(self._around.problems, sees_all=sees_all),
         )
 
     def _held(self) -> list[HeldView]:

@@ -78,9 +78,12 @@ class Answers:
             raise InvalidArgument(f"script: it has more than {self._desk.script_limit_bytes} bytes")
         done = await self._controller.submit(request.spec, submitted_by=caller.peer.uid, key=request.key)
         warnings = () if script is None else script_warnings(script)
-        if request.spec.resources.memory_bytes and self._desk.memory_warning:
-            warnings = (*warnings, self._desk.memory_warning)
-        return Submitted(job_id=done.job_id, repeated=done.repeated, warnings=warnings)
+        return Submitted(job_id=done.job_id, repeated=done.repeated, warnings=(*warnings, *self._not_held_to(request.spec)))
+
+    def _not_held_to(self, spec: JobSpec) -> list[str]:
+        """What it asks for by itself and gets no limit of: each job has CPUs, and is pinned to them wherever it runs."""
+        asked = {"memory": spec.resources.memory_bytes, "pids": spec.pids_max}
+        return [why for controller, why in self._desk.not_enforced.items() if asked.get(controller)]
 
     async def _jobs(self, caller: Caller, request: Jobs) -> Reply:
         self._permission.check_uid_asked(caller.peer.uid, request.uid)

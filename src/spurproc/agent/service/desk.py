@@ -28,6 +28,8 @@ class AttemptNow:
     held_because: str | None = None
     allocation: Allocation | None = None
     started_at: float | None = None
+    not_enforced: tuple[str, ...] = ()
+    """The limits that it is not held to, as files of its cgroup."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +65,14 @@ class Desk(Protocol):
     output_pattern: str
     kill_plan: KillPlan
     """The node's own for jobs that bring none."""
-    memory_warning: str
-    """Why no job is held to the memory that it asks for; empty where each is."""
+    time_limit_s: float | None
+    """The node's own for jobs and reservations that bring none."""
+    not_enforced: Mapping[str, str]
+    """By controller (`memory`, `pids`, `cpu`), why no job is held to what it asks for of that; without those that hold each."""
+
+    async def await_registered(self) -> None:
+        """Until the controller knows what the node has, for a while at most: an agent that has just begun tells it next."""
+        ...
 
     def attempt(self, attempt: AttemptId) -> AttemptNow | None:
         """What it does now; None where the agent has no such attempt. Does not block."""

@@ -154,6 +154,8 @@ class NodeStatus(_Reply, frozen=True, kw_only=True, tag="status"):
     jobs: Mapping[str, int] = {}
     """How many attempts are at what, by its word."""
     held: tuple[HeldView, ...] = ()
+    not_enforced: Mapping[str, str] = {}
+    """By controller (`memory`, `pids`, `cpu`), why no job is held to what it asks for of that; without those that hold each."""
     problems: tuple[str, ...] = ()
     """What somebody should be told of: a reading that failed, a quarantine, a unit that would kill jobs."""
 

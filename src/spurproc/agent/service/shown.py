@@ -58,6 +58,8 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     stdout: RawText | None = None
     """Absolute paths of its streams; None: the null device, or not known."""
     stderr: RawText | None = None
+    not_enforced: tuple[str, ...] = ()
+    """The limits that it asked for and was not held to, as files of its cgroup: "memory.max"."""
 
 
 class ProgramView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -48,7 +48,14 @@ def attempt_view(record: AttemptRecord, now: AttemptNow | None, places: Places |
         work_dir=None if places is None else places.work_dir,
         stdout=None if places is None else places.stdout,
         stderr=None if places is None else places.stderr,
+        not_enforced=_not_enforced(record, now),
     )
+
+
+def _not_enforced(record: AttemptRecord, now: AttemptNow | None) -> tuple[str, ...]:
+    if record.report is not None:
+        return record.report.not_enforced
+    return () if now is None else now.not_enforced
 
 
 def _was_cancelled(record: AttemptRecord) -> bool:
