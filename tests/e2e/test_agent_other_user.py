@@ -15,6 +15,7 @@ from spurproc.agent.cli.connection import AgentClient
 from spurproc.agent.jobs.job_spec import JobSpec
 from spurproc.agent.service.replies import Refusal, Refused
 from spurproc.agent.service.requests import Cancel, Drain, Jobs, Release, Requeue, Resume, Show, Submit, Suspend, Undrain, Wait
+from spurproc.errors import Busy
 from spurproc.proto.attempt_id import AttemptId
 from tests.agent_service import RawPeer
 from tests.agents import Agents
@@ -178,6 +179,27 @@ def test_another_user_cancels_and_spoofs_nothing(agent: Agents, hold: Gate) -> N
     assert agent.until("1.1", "running") == "running"
     hold.open()
     assert agent.ask("ended 1") == {"end": "exited 3", "cancelled": False, "fault": None}
+
+
+def test_another_user_is_told_of_a_drain_and_not_whose_it_is(commons: Path) -> None:
+    with Agents(commons / "state", {"epilog-argv": "/bin/false"}, cpus=2).start() as agent:
+        assert agent.ended(agent.submit("exit 0", user="victim", uid=VICTIM, gid=VICTIM)) == "exited 0"
+        agent.until("1.1", "none")
+        path = agent.path / "control.sock"
+
+        def look() -> list[object]:
+            with AgentClient.connect(path) as client:
+                told = [[drain.cause, drain.why] for drain in client.status().drains]
+                with pytest.raises(Busy) as refused:
+                    client.alloc(_spec().resources)
+            return [told, str(refused.value)]
+
+        why = "the epilog of an attempt failed"
+        told, refused = in_fork(look, uid=NOBODY)
+        assert told == [["epilog", why]]
+        assert refused.endswith(f"cannot reserve: the node drains: {why}")
+        with AgentClient.connect(path) as client:
+            assert [drain.why for drain in client.status().drains] == ["the epilog of attempt 1.1 failed: exited 1"]
 
 
 def _submitted(path: Path) -> list[object]:

@@ -19,6 +19,7 @@ from spurproc.agent.controller.local.controller import LocalController
 from spurproc.agent.controller.registration import Registration
 from spurproc.agent.jobs.environment import resource_variables
 from spurproc.agent.jobs.job_spec import JobSpec
+from spurproc.agent.daemon.discretion import drain_view, problems_told
 from spurproc.agent.node.limits import not_enforced
 from spurproc.agent.resources.allocation import Allocation
 from spurproc.agent.resources.refusal import Insufficient, NotHeld
@@ -26,7 +27,7 @@ from spurproc.agent.resources.request import ResourceRequest
 from spurproc.agent.service.desk import AttemptNow, Places, Reservation
 from spurproc.agent.service.news import JobNews
 from spurproc.agent.service.replies import NodeStatus
-from spurproc.agent.service.shown import DrainView, HeldView
+from spurproc.agent.service.shown import HeldView
 from spurproc.agent.store.attempt_row import AttemptState
 from spurproc.agent.store.drains import OPERATOR, Drain, DrainKind
 from spurproc.core.cgroup.root import find_cgroup_root
@@ -132,7 +133,7 @@ class FrontDesk:
         lifted += [await lift(self._around, DrainKind.SYSTEM, cause) for cause in HOOK_DRAINS]
         return any(lifted)
 
-    def status(self) -> NodeStatus:
+    def status(self, *, sees_all: bool = True) -> NodeStatus:
         """See `Desk`."""
         resources = self._around.resources
         return NodeStatus(
@@ -145,9 +146,7 @@ class FrontDesk:
             totals=resources.inventory,
             free=resources.free,
             missing=resources.missing,
-            drains=tuple(
-                DrainView(kind=one.kind.value, cause=one.cause, why=one.why, since=one.since) for one in self._around.drains
-            ),
+            drains=tuple(drain_view(drain, sees_all=sees_all) for drain in self._around.drains),
             jobs=Counter(attempt.state.value for attempt in self._attempts),
             held=tuple(self._held()),
             not_enforced=self.not_enforced,
@@ -164,7 +163,12 @@ class FrontDesk:
         """See `Desk`."""
         resources = self._around.resources
         if self._around.drains:
-            raise Busy(errno.EBUSY, f"cannot reserve: the node drains: {self._around.drains[0].why}")
+            why = drain_view(self._around.drains[0], sees_all=False).why
+            raise Busy(errno.EBUSY, f"cannot reserve: the node drains: {why}")
+        if not self._around.resources.ever_fits(request):
+            raise Unsupported(self._why_not(request))
+        if await self.controller.next_head() is not None:
+            raise Busy(errno.EBUSY, "cannot reserve: jobs wait in the queue, and come first")
         key = AttemptId(next(self._reservations), 1)
         try:
             allocation = resources.allocate(key, request, bare=True)

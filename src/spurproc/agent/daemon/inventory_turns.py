@@ -23,6 +23,8 @@ __all__ = ["InventoryTurns"]
 _CAUSE = "inventory"
 _UNWRITTEN = "what was found of the inventory"
 _LEFT_OUT = "GPUs that are left out"
+OF_INVENTORY = (_CAUSE, _UNWRITTEN, _LEFT_OUT)
+"""The causes of the drains and problems that are told of from here."""
 
 
 class InventoryTurns:

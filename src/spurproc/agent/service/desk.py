@@ -98,8 +98,11 @@ class Desk(Protocol):
         """Lift it. False: there was none."""
         ...
 
-    def status(self) -> NodeStatus:
-        """How the node is; all that is held, whoever's. Does not block."""
+    def status(self, *, sees_all: bool) -> NodeStatus:
+        """How the node is; all that is held, whoever's. Does not block.
+
+        Without `sees_all`, drains and problems are told by what of them concerns the node: no attempt and no process is named.
+        """
         ...
 
     async def alloc(self, request: ResourceRequest, *, uid: int) -> Reservation:
