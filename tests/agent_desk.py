@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,12 @@ class FixedDesk:
         return True
 
     # The desk.
+
+    async def await_registered(self) -> None:
+        """However long it takes. Says that somebody waits."""
+        if not self.registered.is_set():
+            print("waits", flush=True)
+        await self.registered.wait()
 
     def attempt(self, attempt: AttemptId) -> AttemptNow | None:
         """As the test has moved it."""
@@ -172,6 +179,17 @@ class Orders:
         self._desk.not_enforced = {**self._desk.not_enforced, controller: why}
         return why
 
+    async def register(self) -> str:
+        """Once, unless it was from the beginning."""
+        await self._link.register(NodeDescription(node="testnode", boot_id="b" * 32, version=VERSION, totals=_TOTALS))
+        self._desk.registered.set()
+        return "testnode"
+
+    async def limit_time(self, time_limit_s: float) -> str:
+        """The node's own, from now on."""
+        self._desk.time_limit_s = time_limit_s
+        return str(time_limit_s)
+
     async def move(self, attempt: str, phase: str) -> str:
         """Let it do something else."""
         self._desk.move(AttemptId.parse(attempt), phase)
@@ -201,15 +219,17 @@ def _end(kind: str, number: int) -> ExitInfo:
 async def _serve(folder: Path, options: dict[str, Any]) -> None:
     controller = await LocalController.open(folder / "controller.db")
     link = LocalLink(controller)
-    await link.register(NodeDescription(node="testnode", boot_id="b" * 32, version=VERSION, totals=_TOTALS))
     desk = FixedDesk(controller)
+    orders = Orders(desk, link)
+    if not options.pop("unregistered", False):
+        await orders.register()
     faults: list[BaseException] = []
     service = Service(desk, on_fault=faults.append, bounds=Bounds(**options))
     address = Address.listen_at(str(folder / "control.sock"))
     service.start(address.listener)
     print("serving", flush=True)
     with contextlib.suppress(EOFError):
-        await _obey(Orders(desk, link))
+        await _obey(orders)
     await service.close()
     address.close()
     await controller.close()

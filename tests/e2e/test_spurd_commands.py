@@ -168,10 +168,18 @@ def test_the_node(spurd: Spurd) -> None:
 
 
 def test_alloc_for_a_time(spurd: Spurd, desk: AgentDesk) -> None:
-    assert spurd.here("alloc", "--for", "0.1") == (0, "has         CPU 0\nSPURD_CPUS  0\n", "")
+    assert spurd.here("alloc", "--for", "0.1") == (0, "has         CPU 0\nlimit       0.1 s\nSPURD_CPUS  0\n", "")
     assert desk.line() == "released"
     first, last = map(json.loads, spurd.here("alloc", "--for", "0.1", "--json").out.splitlines())
     assert (first["event"], first["env"], last["event"]) == ("reserved", {"SPURD_CPUS": "0"}, "released")
+    assert desk.line() == "released"
+
+
+def test_the_nodes_time_limit_is_one_of_reservations_too(spurd: Spurd, desk: AgentDesk) -> None:
+    desk.do("limit_time", 0.2)
+    assert spurd.here("alloc") == (0, "has         CPU 0\nlimit       0.2 s\nSPURD_CPUS  0\n", "")
+    assert desk.line() == "released"
+    assert json.loads(spurd.here("alloc", "--for", "0.1", "--json").out.splitlines()[0])["for_s"] == 0.1
     assert desk.line() == "released"
 
 

@@ -33,9 +33,10 @@ def command(
 ) -> int:
     """Hold resources without a job.
 
-    They are reserved now or not at all, until this program is interrupted, or for TIME. They are given back however it ends, and
-    when the agent does. Exit code 0; 5 if the node never has that much, 6 if
-    it is not free.
+    They are reserved now or not at all, and never before a job that waits in the queue; until this program is interrupted, or
+    for TIME, without which the node's own time limit of jobs holds. They are given back however it ends, and when the agent does.
+
+    Exit code 0; 5 if the node never has that much, 6 if it is not free, or a job waits.
     """
     stream = Stream("alloc", as_json=as_json)
     with reach.connect() as client:
@@ -50,10 +51,12 @@ def command(
 
 
 def _fields(reserved: Reserved) -> dict[str, Any]:
-    return {"allocation": allocation_fields(reserved.allocation), "env": dict(reserved.env)}
+    return {"allocation": allocation_fields(reserved.allocation), "env": dict(reserved.env), "for_s": reserved.for_s}
 
 
 def _rows(reserved: Reserved) -> list[tuple[str, str]]:
     from spurproc.agent.cli.show import allocation_text  # noqa: PLC0415 - not for --json
 
-    return [("has", allocation_text(reserved.allocation)), *((name, shlex.quote(text)) for name, text in reserved.env.items())]
+    limit = [] if reserved.for_s is None else [("limit", f"{reserved.for_s:g} s")]
+    variables = [(name, shlex.quote(text)) for name, text in reserved.env.items()]
+    return [("has", allocation_text(reserved.allocation)), *limit, *variables]

@@ -180,7 +180,7 @@ FIELDS = (
         name="time_limit_s",
         kind=Optional(Seconds(low=1.0), "none"),
         default="none",
-        help="How long a job may run that asks for no limit.",
+        help="How long a job may run, or a reservation last, that asks for no limit.",
     ),
     Field(
         name="max_job_script_bytes",

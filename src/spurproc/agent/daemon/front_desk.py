@@ -7,6 +7,8 @@ import errno
 import itertools
 import os
 from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
 
 from spurproc.agent.attempts.attempt import Attempt
 from spurproc.agent.attempts.dispatch import Attempts
@@ -17,9 +19,9 @@ from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.attempts.table import AttemptEvent
 from spurproc.agent.controller.local.controller import LocalController
 from spurproc.agent.controller.registration import Registration
+from spurproc.agent.daemon.discretion import drain_view, problems_told
 from spurproc.agent.jobs.environment import resource_variables
 from spurproc.agent.jobs.job_spec import JobSpec
-from spurproc.agent.daemon.discretion import drain_view, problems_told
 from spurproc.agent.node.limits import not_enforced
 from spurproc.agent.resources.allocation import Allocation
 from spurproc.agent.resources.refusal import Insufficient, NotHeld
@@ -39,6 +41,7 @@ from spurproc.version import VERSION
 
 __all__ = ["FrontDesk"]
 
+_REGISTERED_WITHIN_S = 5.0
 _RESERVED_FROM = 1 << 62
 """No queue counts so far: a reservation has the key of an attempt in the resource table, and is none."""
 
@@ -65,6 +68,12 @@ class FrontDesk:
         """It has moved on."""
         self.news.tell(attempt.job_id)
 
+    async def await_registered(self) -> None:
+        """See `Desk`."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_REGISTERED_WITHIN_S):
+                await self._registration.registered.wait()
+
     # Attempts.
 
     def attempt(self, attempt: AttemptId) -> AttemptNow | None:
@@ -77,6 +86,7 @@ class FrontDesk:
             held_because=_why_held(known),
             allocation=known.allocation if known.holds else None,
             started_at=known.started_at,
+            not_enforced=known.trace.not_enforced,
         )
 
     def places(self, attempt: AttemptId, spec: JobSpec) -> Places:
@@ -87,7 +97,6 @@ class FrontDesk:
 
     async def suspend(self, attempt: AttemptId, *, uid: int) -> None:
         """See `Desk`."""
-            not_enforced=known.trace.not_enforced,
         known = self._running(attempt, "suspend")
         if known.state is not AttemptState.SUSPENDED:
             await self._turn(known, AttemptEvent.SUSPENDED, uid)
@@ -161,7 +170,6 @@ class FrontDesk:
 
     async def alloc(self, request: ResourceRequest, *, uid: int) -> Reservation:
         """See `Desk`."""
-        resources = self._around.resources
         if self._around.drains:
             why = drain_view(self._around.drains[0], sees_all=False).why
             raise Busy(errno.EBUSY, f"cannot reserve: the node drains: {why}")
@@ -171,13 +179,14 @@ class FrontDesk:
             raise Busy(errno.EBUSY, "cannot reserve: jobs wait in the queue, and come first")
         key = AttemptId(next(self._reservations), 1)
         try:
-            allocation = resources.allocate(key, request, bare=True)
-        except Insufficient as error:
-            if resources.ever_fits(request):
-                raise Busy(errno.EBUSY, str(error)) from None
-            raise Unsupported(str(error)) from None
+            allocation = self._around.resources.allocate(key, request, bare=True)
+        except Insufficient:
+            raise Busy(errno.EBUSY, self._why_not(request)) from None
         self._around.log.info("reserved", reservation=str(key), by_uid=uid, cpus=list(allocation.cpus))
         return Reservation(attempt=key, allocation=allocation, env=resource_variables(allocation))
+
+    def _why_not(self, request: ResourceRequest) -> str:
+        return f"cannot reserve: {'; '.join(map(str, self._around.resources.shortages(request)))}"
 
     async def release(self, attempt: AttemptId) -> None:
         """See `Desk`."""

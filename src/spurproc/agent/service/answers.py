@@ -76,6 +76,7 @@ class Answers:
         script = request.spec.script
         if script is not None and len(script) > self._desk.script_limit_bytes:
             raise InvalidArgument(f"script: it has more than {self._desk.script_limit_bytes} bytes")
+        await self._desk.await_registered()
         done = await self._controller.submit(request.spec, submitted_by=caller.peer.uid, key=request.key)
         warnings = () if script is None else script_warnings(script)
         return Submitted(job_id=done.job_id, repeated=done.repeated, warnings=(*warnings, *self._not_held_to(request.spec)))

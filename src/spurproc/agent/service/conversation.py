@@ -177,13 +177,14 @@ class Conversation:
     async def _alloc(self, caller: Caller, request: Alloc) -> None:
         if request.for_s is not None and not 0 < request.for_s <= _RESERVED_LAST_S:
             raise InvalidArgument(f"for_s: {request.for_s!r} is not a number of seconds above 0, at most {_RESERVED_LAST_S:g}")
+        for_s = self._office.desk.time_limit_s if request.for_s is None else request.for_s
         reservation = await self._office.desk.alloc(request.resources, uid=caller.peer.uid)
         try:
-            reply = Reserved(attempt=reservation.attempt, allocation=reservation.allocation, env=reservation.env)
+            reply = Reserved(attempt=reservation.attempt, allocation=reservation.allocation, env=reservation.env, for_s=for_s)
             await self._send(reply)
             self.idle = True
             with suppress(TimeoutError):
-                async with asyncio.timeout(request.for_s):
+                async with asyncio.timeout(for_s):
                     await self._release()
         finally:
             await asyncio.shield(self._office.desk.release(reservation.attempt))

@@ -106,7 +106,7 @@ class Desk(Protocol):
         ...
 
     async def alloc(self, request: ResourceRequest, *, uid: int) -> Reservation:
-        """Reserve that now. Raises Busy where it is not free, Unsupported where it never is."""
+        """Reserve that now. Raises Busy where it is not free or a job waits, which comes first; Unsupported where it never is."""
         ...
 
     async def release(self, attempt: AttemptId) -> None:

@@ -161,11 +161,12 @@ class NodeStatus(_Reply, frozen=True, kw_only=True, tag="status"):
 
 
 class Reserved(_Reply, frozen=True, kw_only=True, tag="reserved"):
-    """To Alloc: what is yours. `env`: what a job that had it would be told."""
+    """To Alloc: what is yours. `env`: what a job that had it would be told. `for_s`: it is taken back after that."""
 
     attempt: AttemptId
     allocation: Allocation
     env: Mapping[str, str] = {}
+    for_s: float | None = None
 
 
 Reply = (

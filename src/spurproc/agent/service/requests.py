@@ -118,7 +118,10 @@ class Status(_Request, frozen=True, kw_only=True, tag="status"):
 
 
 class Alloc(_Request, frozen=True, kw_only=True, tag="alloc"):
-    """Reserve that, now or not at all, until `Release`, or this connection ends, or `for_s` seconds are over."""
+    """Reserve that, now or not at all, until `Release`, or this connection ends, or `for_s` seconds are over.
+
+    Without `for_s` the node's own time limit of jobs holds for it too.
+    """
 
     resources: ResourceRequest
     for_s: float | None = None
