@@ -120,6 +120,14 @@ def test_a_gigabyte_without_a_newline(make: Callable[..., AgentDesk]) -> None:
         assert refusal_of(peer) is Refusal.TOO_MANY
 
 
+def test_millions_of_empty_strings(make: Callable[..., AgentDesk]) -> None:
+    """Each is little to say, and much to decode: nobody waits for that."""
+    desk = make()
+    with undisturbed(desk), RawPeer(desk.path).greet() as peer:
+        peer.say(b'{"request":"submit","spec":{"argv":[""' + b',""' * 3_000_000 + b"]}}\n")
+        assert refusal_of(peer) is Refusal.TOO_MANY
+
+
 def test_large_messages_have_to_wait_for_each_other(make: Callable[..., AgentDesk]) -> None:
     """A dozen at once cost what one costs, and small ones of the same user go past them."""
     desk = make()

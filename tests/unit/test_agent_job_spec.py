@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spurproc import KillPlan
-from spurproc.agent.jobs.job_spec import JobSpec, RequeuePolicy
+from spurproc.agent.jobs.job_spec import STRINGS_LAST, JobSpec, RequeuePolicy
 from spurproc.agent.jobs.script import SCRIPT_LIMIT_BYTES, interpreter_of, script_warnings
 from spurproc.agent.resources.request import ResourceRequest
 from spurproc.errors import InvalidArgument, RecordInvalid
@@ -64,6 +64,8 @@ WRONG: list[tuple[str, Any]] = [
     ("env", ("A=\0",)),
     ("env", ("A=\ud800",)),
     ("env", (f"A={'a' * 100_000}",) * 60),
+    ("env", ("A=" + "a" * 30,) * (STRINGS_LAST - 1)),
+    ("env", ("A=",) * (STRINGS_LAST + 1)),
     ("work_dir", "relative"),
     ("work_dir", "/a\0"),
     ("stdin", "%q"),

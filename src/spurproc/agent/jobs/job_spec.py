@@ -15,7 +15,7 @@ from spurproc.core.tree.termination import KillPlan
 from spurproc.errors import InvalidArgument
 from spurproc.proto.raw_text import RawText, raw_bytes
 
-__all__ = ["JobSpec", "RequeuePolicy"]
+__all__ = ["STRINGS_LAST", "JobSpec", "RequeuePolicy"]
 
 _ID_LAST = 2**32 - 2
 """-1 means "leave it" to setresuid(2)."""
@@ -24,6 +24,10 @@ _GROUPS_LAST = 65536
 _STRING_LAST_BYTES = (128 << 10) - 1
 _STRINGS_LAST_BYTES = 5 << 20
 """Both as execve(2) has them, "Limits on size of arguments and environment", with room below its 6 MiB."""
+_STRING_COSTS_BYTES = 9
+"""Beside its bytes, as execve(2) counts: the NUL and the pointer."""
+STRINGS_LAST = 1 << 17
+"""Arguments and environment entries of a job. Each costs the agent time, however short it is."""
 _RLIM_LAST = 2**64 - 1
 
 
@@ -96,8 +100,12 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         elif self.argv and not checked_bytes("argv", self.argv[0]):
             raise InvalidArgument("argv: the name of the program is empty")
         size = sum(_checked_string("argv", text) for text in self.argv) + sum(_checked_entry(text) for text in self.env)
-        if size > _STRINGS_LAST_BYTES:
-            raise InvalidArgument(f"env: together with argv it has more than {_STRINGS_LAST_BYTES} bytes")
+        strings = len(self.argv) + len(self.env)
+        if size + strings * _STRING_COSTS_BYTES > _STRINGS_LAST_BYTES:
+            what = f"{_STRINGS_LAST_BYTES} bytes, {_STRING_COSTS_BYTES} for each string with its own"
+            raise InvalidArgument(f"env: together with argv it has more than {what}")
+        if strings > STRINGS_LAST:
+            raise InvalidArgument(f"env: together with argv it has more than {STRINGS_LAST} strings")
 
     def _check_paths(self) -> None:
         work_dir = b"" if self.work_dir is None else checked_bytes("work_dir", self.work_dir)

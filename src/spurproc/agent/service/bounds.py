@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spurproc.agent.jobs.job_spec import STRINGS_LAST
 from spurproc.errors import SpurprocError
 
-__all__ = ["Bounds", "TooMuch", "large_message_bytes"]
+__all__ = ["Bounds", "TooMuch", "check_strings", "large_message_bytes"]
 
 _ARGUMENTS_BYTES = 8 << 20
 """More than execve(2) takes of arguments and environment, as JSON has them."""
@@ -22,6 +23,8 @@ class Bounds:
 
     small_bytes: int = 1 << 16
     """A message up to this size is read whenever it comes; of larger ones each user has one at a time."""
+    strings: int = STRINGS_LAST + 1024
+    """In a message: what a job may have, and the names of fields. Decoded, each takes time of all, however short it is."""
     hello_within_s: float = 10.0
     message_within_s: float = 30.0
     """From its first byte to its last."""
@@ -39,3 +42,13 @@ class Bounds:
 def large_message_bytes(script_limit_bytes: int) -> int:
     """The longest message there can be: a script in base64, and what else a job has."""
     return (script_limit_bytes + 2) // 3 * 4 + _ARGUMENTS_BYTES
+
+
+def check_strings(message: bytes, last: int) -> None:
+    """Raise TooMuch for a message of more strings than so many, or nearly so: before it is decoded.
+
+    Counts the quotes around them. What ends in an escaped backslash seems to have one quote: there may be twice as many.
+    """
+    quotes = message.count(b'"') - message.count(b'\\"')
+    if quotes > 2 * last:
+        raise TooMuch(f"a message has more than {last} strings")

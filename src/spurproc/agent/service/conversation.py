@@ -11,7 +11,7 @@ from typing import cast
 
 from spurproc.agent.controller.local.ending import OtherAttempt
 from spurproc.agent.service.answers import Answers
-from spurproc.agent.service.bounds import Bounds, TooMuch
+from spurproc.agent.service.bounds import Bounds, TooMuch, check_strings
 from spurproc.agent.service.caller import Caller
 from spurproc.agent.service.desk import Desk
 from spurproc.agent.service.lines import LargeMessages, PeerLines
@@ -128,6 +128,7 @@ class Conversation:
         if line is None:
             raise _Over
         self.idle = False
+        check_strings(line, self._bounds.strings)
         return decode(line, cast("type[Request]", Request), _NO_REQUEST)
 
     async def _turn(self, caller: Caller, request: Request) -> None:
