@@ -67,7 +67,7 @@ def _rows(node: NodeStatus) -> _Rows:
     for name, inventory in (("has", node.totals), ("free", node.free), ("missing", node.missing)):
         if inventory is not None and (name != "missing" or inventory != Inventory()):
             rows.append((name, _inventory_text(inventory)))
-    rows += [("limits", Toned(why, "weak")) for why in node.not_enforced.values()]
+    rows += [("note", Toned(why, "weak")) for why in node.not_enforced.values()]
     rows += [("drain", f"{one.kind}: {one.why or one.cause}, since {time_text(one.since)}") for one in node.drains]
     rows += [("held", Toned(f"{one.attempt}: {one.why}", "bad")) for one in node.held]
     rows += [("problem", Toned(problem, "bad")) for problem in node.problems]
