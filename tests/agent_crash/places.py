@@ -52,6 +52,7 @@ READS = frozenset(
 ACTS = (
     "attempts.dispatch:Attempts.take_on",
     "attempts.dispatch:Attempts.begin",
+    "attempts.fencing.fence_lost",
     "attempts.hooks._launched",
     "attempts.hooks._emptied",
     "attempts.reconcile.look",

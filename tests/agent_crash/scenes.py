@@ -5,6 +5,7 @@ A scene asks whoever is there, so that it goes on over any crash; what it leads 
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import time
 from collections.abc import Callable
@@ -202,6 +203,24 @@ def _held_without_a_row(stage: Stage) -> None:
     stage.await_(job, "exited 5")
 
 
+def _lost(stage: Stage) -> None:
+    """Its folder is removed, its supervisor and its host are killed, and its tree lives on until it is cancelled."""
+    told, gate = stage.told(), stage.gate()
+    job = stage.submit(f"echo >{told.path}; read x <{gate.path}")
+    stage.ask(f"until {job}.1 running")
+    told.line()
+
+    def lose() -> None:
+        descriptor = stage.agent.steps.descriptor_of(job, 1, step_of(job).step_id)
+        stage.agent.steps.kill(descriptor.host, descriptor.supervisor)
+        shutil.rmtree(stage.agent.path / "steps" / "runtime" / str(step_of(job)))
+
+    stage.restart(lose)
+    stage.ask(f"until {job}.1 held")
+    stage.ask(f"cancel {job}")
+    stage.await_(job, "unknown", cancelled=True)
+
+
 def _unreadable_in_the_queue(stage: Stage) -> None:
     """It is held there, and stops no other."""
     stage.ask("drain")
@@ -350,6 +369,11 @@ SCENES: dict[str, Scene] = {
     ),
     "held without a row": Scene(
         _held_without_a_row, ("store.attempts.take_up", *_effects(Effect.RECORD_END, Effect.RELEASE)), at_start=True
+    ),
+    "lost": Scene(
+        _lost,
+        ("attempts.fencing.fence_lost", *_effects(Effect.RECORD_CANCEL, Effect.TERMINATE, Effect.RECORD_END)),
+        at_start=True,
     ),
     "unreadable in the queue": Scene(_unreadable_in_the_queue, (f"{_QUEUE}.hold",), at_start=True),
     "never got": Scene(_never_got, (f"{_QUEUE}.take_back",), at_start=True),

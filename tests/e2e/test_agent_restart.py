@@ -249,9 +249,9 @@ def test_one_whose_step_can_be_read_again_is_held_no_more(tmp_path: Path, *, can
         agent.until("1.1", "held")
         if cancelled:
             agent.ask(f"cancel {job}")
-            agent.await_fact("is to end")
-            assert agent.ask("attempts")["1.1"]["state"] == "held"
-            assert len(agent.ask("held")) == 1
+            agent.await_fact("fenced")
+            assert agent.until("1.1", "held") == "held"
+            assert ["its supervisor, process" in why for why in agent.ask("held")] == [True]
         launch.with_name("good").write_bytes(good)
         launch.with_name("good").replace(launch)
         if not cancelled:

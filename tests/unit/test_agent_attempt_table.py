@@ -76,6 +76,7 @@ _BY_FACTS = [
     (S.SUSPENDED, E.BEGIN, Facts(cancelled=True), Move(S.ENDING, (F.RECORD_CANCEL, F.WATCH, F.TERMINATE))),
     (S.RUNNING, E.CANCEL, Facts(has_step=False), _CANCELLED),
     (S.HELD, E.FOUND, Facts(cancelled=True), Move(S.ENDING, (F.RECORD_STATE, F.TERMINATE))),
+    (S.HELD, E.BEGIN, Facts(cancelled=True), Move(S.HELD, (F.RECORD_CANCEL, F.RECORD_HELD, F.WATCH, F.TERMINATE))),
     (S.RUNNING, E.STEP_OVER, Facts(has_epilog=True), _OVER_WITH_EPILOG),
     (S.LAUNCHING, E.NOT_LAUNCHED, Facts(has_epilog=True), _OVER_WITH_EPILOG),
     (S.EPILOG, E.HOOK_PASSED, Facts(has_epilog=True, reported=True), Move(S.FORGETTING, (F.RECORD_EPILOG, *_FREE, *_REMOVE))),

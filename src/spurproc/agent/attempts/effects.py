@@ -117,6 +117,8 @@ class EffectRunner:
     async def _carry_out(self, attempt: Attempt, effects: tuple[Effect, ...]) -> None:
         """Nothing that comes after them may be done before them: they are tried again until they work."""
         back_off = BackOff(first_s=RETRY_FIRST_S, last_s=RETRY_LAST_S)
+        names = ", ".join(effect.value for effect in effects)
+        problem = f"attempt {attempt.id}: {names}"
         while not self._around.halted:
             try:
                 self._around.ownership.require()
@@ -126,10 +128,11 @@ class EffectRunner:
             except OwnershipLost:
                 raise
             except (SpurprocError, OSError) as error:
-                names = ", ".join(effect.value for effect in effects)
                 self._around.log.warning("tried again later", attempt=str(attempt.id), what=names, error=str(error))
+                self._around.problems[problem] = f"attempt {attempt.id} cannot go on yet: {error}"
                 await asyncio.sleep(back_off.next_s())
             else:
+                self._around.problems.pop(problem, None)
                 return
 
     def _pass(self, effects: tuple[Effect, ...], where: str) -> None:

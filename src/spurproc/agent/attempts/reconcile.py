@@ -18,7 +18,7 @@ from spurproc.agent.attempts.draining import drain_for
 from spurproc.agent.attempts.hooks import HookName, hook_begun
 from spurproc.agent.attempts.leftovers import leave_alone, sweep_folders
 from spurproc.agent.attempts.outdated import settle_outdated
-from spurproc.agent.attempts.step import traces_of
+from spurproc.agent.attempts.step import trace_of, traces_of
 from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.attempts.trace import Trace
 from spurproc.agent.attempts.without_row import of_bad, of_damaged, of_step
@@ -97,7 +97,7 @@ async def reconcile(around: Surroundings, attempts: Attempts) -> Found:
     for attempt, step in found.steps.items():
         if attempt not in known:
             taken.append(await _guarded(around, attempt, of_step(around, attempt, step), has_row=False))
-    taken += [of_bad(around, attempt, why, has_row=False) for attempt, why in found.bad.items() if attempt not in known]
+    taken += [await of_bad(around, attempt, why, has_row=False) for attempt, why in found.bad.items() if attempt not in known]
     restore(around, taken)
     displace(around, taken)
     for name in found.swept:
@@ -120,7 +120,7 @@ async def _guarded(around: Surroundings, attempt: AttemptId, made: Awaitable[Att
     except OwnershipLost:
         raise
     except (SpurprocError, OSError) as error:
-        return of_bad(around, attempt, str(error), has_row=has_row)
+        return await of_bad(around, attempt, str(error), has_row=has_row)
 
 
 async def _of_row(around: Surroundings, row: AttemptRow, found: Found) -> Attempt:
@@ -132,6 +132,7 @@ async def _of_row(around: Surroundings, row: AttemptRow, found: Found) -> Attemp
             drain_for(around, attempt.id, "the node is not cleaned up behind it")
     elif attempt.id in found.bad:
         attempt.state, attempt.held_because = AttemptState.HELD, found.bad[attempt.id]
+        attempt.trace = await around.blocking.run(trace_of, around, attempt.id, row.launched)
     elif attempt.step is not None:
         attempt.state = AttemptState.SUSPENDED if row.state is AttemptState.SUSPENDED else AttemptState.RUNNING
     elif row.launched is not None:  # its step folder was removed: it is watched by what was known of it before that

@@ -46,6 +46,7 @@ __all__ = [
     "spec_for",
     "step_spec",
     "told_end",
+    "trace_of",
     "traces_of",
 ]
 
@@ -138,9 +139,16 @@ def traces_of(around: Surroundings, attempt: AttemptId) -> Traces:
         runtime.open_folder(str(attempt.step(BATCH_STEP))) as folder,
     ):
         with suppress(SpurprocError):
-            trace = Trace(folder.read_file(DESCRIPTOR_NAME, DESCRIPTOR_LIMIT_BYTES))
+            found = Trace(folder.read_file(DESCRIPTOR_NAME, DESCRIPTOR_LIMIT_BYTES))
+            trace = found if found.is_of(attempt) else trace
         started_at = _launched_at(read_journal(folder))
     return Traces(trace, started_at)
+
+
+def trace_of(around: Surroundings, attempt: AttemptId, noted: bytes | None) -> Trace:
+    """Who runs a step whose records cannot all be read: by its descriptor as it stands, else as it was noted. Blocks."""
+    found = traces_of(around, attempt).trace
+    return Trace(noted or b"") if found.is_empty else found
 
 
 def _launched_at(lines: Iterable[bytes]) -> float | None:

@@ -143,6 +143,12 @@ def _begin_suspended(facts: Facts) -> Move:
     return _launched(facts) if facts.cancelled else Move(_SUSPENDED, (Effect.WATCH,))
 
 
+def _begin_held(facts: Facts) -> Move:
+    if facts.cancelled:
+        return Move(_HELD, (Effect.RECORD_CANCEL, Effect.RECORD_HELD, Effect.WATCH, Effect.TERMINATE))
+    return Move(_HELD, (Effect.RECORD_HELD, Effect.WATCH))
+
+
 def _cancel(facts: Facts) -> Move:
     """A reservation has nothing that would have to end first."""
     if facts.has_step:
@@ -231,7 +237,7 @@ _LISTED: dict[AttemptState, dict[AttemptEvent, Handler]] = {
         AttemptEvent.STUCK: _to(_HELD, Effect.RECORD_HELD),
     },
     _HELD: {
-        AttemptEvent.BEGIN: _to(_HELD, Effect.RECORD_HELD, Effect.WATCH),
+        AttemptEvent.BEGIN: _begin_held,
         AttemptEvent.CANCEL: _to(_HELD, Effect.RECORD_CANCEL, Effect.TERMINATE),
         AttemptEvent.FOUND: _found,
         AttemptEvent.STEP_OVER: _over,

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spurproc.core.cgroup.record import CgroupRecord
+from spurproc.core.observation import Liveness
 from spurproc.core.process.identity import ProcessIdentity
 from spurproc.errors import RecordInvalid
+from spurproc.proto.attempt_id import AttemptId
 from spurproc.proto.codec import decode
 from spurproc.proto.descriptor import DESCRIPTOR_NAME, Descriptor
+from spurproc.proto.runtime_id import BATCH_STEP
 
 __all__ = ["Trace"]
 
@@ -50,6 +53,26 @@ class Trace:
         """The files of the limits that it was to be held to, and is not."""
         descriptor = self._read()
         return () if descriptor is None else descriptor.not_enforced
+
+    def is_of(self, attempt: AttemptId) -> bool:
+        """Whether it is its own: a folder that was copied names another one."""
+        descriptor = self._read()
+        return descriptor is not None and descriptor.runtime_id == attempt.step(BATCH_STEP)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether nothing of its tree lives: by its cgroup and its leader, which may have been moved; else by its processes.
+
+        Without either nobody can tell.
+        """
+        descriptor = self._read()
+        if descriptor is None:
+            return False
+        leader = descriptor.leader
+        known = [leader] if descriptor.cgroup is not None else [descriptor.supervisor, leader]
+        if any(one is not None and one.liveness() is not Liveness.GONE for one in known):
+            return False
+        return descriptor.cgroup is None or descriptor.cgroup.observe().liveness is Liveness.GONE
 
     def _read(self) -> Descriptor | None:
         try:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from spurproc.agent.attempts.attempt import Attempt
+from spurproc.agent.attempts.lost import Lost
 from spurproc.agent.attempts.recovered import recovered_spec
 from spurproc.agent.attempts.step import Traces, cut_short, find_step, spec_for, told_end, traces_of
 from spurproc.agent.attempts.surroundings import Surroundings
@@ -19,12 +20,11 @@ from spurproc.client.step import Step
 from spurproc.core.cgroup.cgroup import Cgroup
 from spurproc.core.cgroup.record import CgroupRecord
 from spurproc.core.exit_info import ExitInfo, ExitKind
-from spurproc.core.observation import Liveness
-from spurproc.errors import AlreadyGone, OwnershipLost, SpurprocError
+from spurproc.errors import AlreadyGone, OwnershipLost, RecordInvalid, SpurprocError
 from spurproc.proto.attempt_id import AttemptId
 from spurproc.proto.step_state import StepState
 
-__all__ = ["Watcher", "is_gone"]
+__all__ = ["Watcher"]
 
 _READY_FIRST_S, _READY_LAST_S = 0.02, 1.0
 _LOOK_AFTER_S = 5.0
@@ -49,6 +49,7 @@ class Watcher:
         self._post = post
         self._spawn = spawn
         self._look_behind = look_behind
+        self._lost = Lost(around)
         self._turn = asyncio.Lock()
         self._ending: set[AttemptId] = set()
         """Those that were told to end, and are looked at since."""
@@ -72,6 +73,7 @@ class Watcher:
             async with self._turn:  # a thousand at a start keep nobody else waiting
                 await self._look(attempt)
         end = await self.over(attempt)
+        self._lost.forget(attempt)
         if attempt.started_at is None and end.kind is not ExitKind.NOT_STARTED:  # nobody had written it down when it was launched
             attempt.started_at = (await self._around.blocking.run(traces_of, self._around, attempt.id)).started_at
         if attempt.cancel is None:
@@ -98,16 +100,22 @@ class Watcher:
                 return await step.wait_async(completed=True)
             except AlreadyGone as error:
                 self._around.ownership.require()
-                known = attempt.step is not None or not attempt.trace.is_empty
+                known = attempt.step is not None or not attempt.trace.is_empty or self._lost.is_to_end(attempt)
                 if known or attempt.state is not AttemptState.HELD:  # else it waits for its step since its start
-                    if await self._around.blocking.run(is_gone, attempt):
+                    remains = await self._lost.remains(attempt)
+                    if not remains:
                         return ExitInfo.unknown(f"its records were removed: {error}")
-                    self._hold(attempt, f"its records were removed, and something of it may live: {error}")
+                    self._hold(attempt, f"its records were removed, and {remains}: {error}")
             except (SpurprocError, OSError) as error:
-                if attempt.step is not None or attempt.state is not AttemptState.HELD:  # else why it was held at first stands
+                if attempt.step is not None or attempt.state is not AttemptState.HELD:
                     self._hold(attempt, str(error))
+                elif self._lost.is_to_end(attempt) and isinstance(error, RecordInvalid):
+                    remains = await self._lost.remains(attempt)
+                    if not remains:
+                        return ExitInfo.unknown(f"its records cannot be read: {error}")
+                    self._hold(attempt, f"its records cannot be read, and {remains}: {error}")
             seen = False
-            await asyncio.sleep(back_off.next_s())
+            await self._lost.pause(attempt, back_off.next_s())
 
     async def _find(self, attempt: Attempt) -> Step:
         """Of one that is held since its start, for its step could not be read."""
@@ -122,8 +130,7 @@ class Watcher:
         if attempt.has_row or attempt.cancel is not None:
             attempt.held_because = None
             self._post(attempt, AttemptEvent.FOUND)
-        if attempt.trace.is_empty:
-            await self._look(attempt)
+        await self._look(attempt)
         if status.state is StepState.SUSPENDED:
             self._post(attempt, AttemptEvent.SUSPENDED)
 
@@ -178,7 +185,8 @@ class Watcher:
         try:
             await self._around.blocking.run(self._step(attempt).terminate, timeout_s=_WALKED_WITHIN_S)
         except AlreadyGone:
-            return  # whoever watches it has found the same
+            self._lost.end(attempt)  # whoever watches it has found the same, or does so now
+            return
         if attempt.id not in self._ending:
             self._ending.add(attempt.id)
             self._spawn(attempt, self._name_what_stays)
@@ -213,12 +221,3 @@ def _is_frozen(record: CgroupRecord) -> bool:
             return cgroup.events().read().frozen
     except SpurprocError:
         return False
-
-
-def is_gone(attempt: Attempt) -> bool:
-    """By what was known of it: its cgroup, else its processes. Without either nobody can tell."""
-    trace = attempt.trace
-    if trace.cgroup is not None:
-        return trace.cgroup.observe().liveness is Liveness.GONE
-    known = [one for one in (trace.supervisor, trace.leader) if one is not None]
-    return bool(known) and all(one.liveness() is Liveness.GONE for one in known)

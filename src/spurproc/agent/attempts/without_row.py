@@ -26,7 +26,7 @@ async def of_step(around: Surroundings, attempt: AttemptId, step: Step) -> Attem
     launch = await around.blocking.run(launch_of, around, attempt)
     allocation = allocation_of(launch, around.resources.inventory)
     if allocation is None:
-        return of_bad(around, attempt, "its step was given no CPUs, so no agent has launched it", has_row=False)
+        return await of_bad(around, attempt, "its step was given no CPUs, so no agent has launched it", has_row=False)
     at = around.clock()
     spec = spec_from(attempt, launch)
     descriptor = (await around.blocking.run(traces_of, around, attempt)).trace.content
@@ -60,11 +60,13 @@ def of_damaged(around: Surroundings, row: DamagedRow, step: Step | None) -> Atte
     return _held(row.attempt, why, at=0.0, step=step, allocation=allocation)
 
 
-def of_bad(around: Surroundings, attempt: AttemptId, why: str, *, has_row: bool) -> Attempt:
+async def of_bad(around: Surroundings, attempt: AttemptId, why: str, *, has_row: bool) -> Attempt:
     """Nobody can tell what it was given. Without a row its folder alone tells of it: each start finds it there again."""
     drain_for(around, attempt, why)
     told = why if has_row else f"the agent's store knows nothing of it, and when it was found: {why}"
-    return _held(attempt, told, at=around.clock(), has_row=has_row)
+    held = _held(attempt, told, at=around.clock(), has_row=has_row)
+    held.trace = (await around.blocking.run(traces_of, around, attempt)).trace
+    return held
 
 
 def _held(
