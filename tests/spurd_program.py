@@ -9,7 +9,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -43,6 +43,8 @@ CPUS_VARIABLE = "SPURD_TEST_CPUS"
 GPUS_VARIABLE = "SPURD_TEST_GPUS"
 ODD_VARIABLE = "SPURD_TEST_ODD"
 REMOTE_VARIABLE = "SPURD_TEST_REMOTE"
+LATE_VARIABLE = "SPURD_TEST_LATE"
+"""A FIFO: at a start the queue does not answer before there is a line to read."""
 AGAIN_VARIABLE = "SPURD_TEST_AGAIN_S"
 """After how long a report is offered again that was refused for good."""
 
@@ -219,6 +221,23 @@ def have_cpus(count: int) -> None:
     inventory_reader.scan = lambda _: there  # type: ignore[assignment,attr-defined]
 
 
+def answer_late(gate: str) -> None:
+    """A queue on a slow disk."""
+    real = LocalController.take_over
+
+    async def late(self: LocalController, seen: Iterable[AttemptId]) -> tuple[AttemptId, ...]:
+        changed = await real(self, seen)
+        await asyncio.to_thread(_read_line, gate)
+        return changed
+
+    LocalController.take_over = late  # type: ignore[method-assign]
+
+
+def _read_line(path: str) -> None:
+    with open(path, "rb", buffering=0) as file:
+        file.readline()
+
+
 def _link() -> Callable[[LocalController], ControllerLink]:
     if REMOTE_VARIABLE in os.environ:
         return lambda _: RemoteLink(os.environ[REMOTE_VARIABLE])
@@ -228,6 +247,8 @@ def _link() -> Callable[[LocalController], ControllerLink]:
 def main() -> int:
     if CPUS_VARIABLE in os.environ:
         have_cpus(int(os.environ[CPUS_VARIABLE]))
+    if LATE_VARIABLE in os.environ:
+        answer_late(os.environ[LATE_VARIABLE])
     reporting._REFUSED_FIRST_S = float(os.environ.get(AGAIN_VARIABLE, reporting._REFUSED_FIRST_S))
     words = sys.argv[1:]
     flags = {flag[2:].replace("-", "_"): value for flag, value in zip(words[::2], words[1::2], strict=True)}

@@ -14,26 +14,29 @@ from spurproc.agent.resources.request import ResourceRequest
 from tests.agents import Agents
 from tests.fifo import Gate
 from tests.node_tree import NodeTree
+from tests.spurd_program import LATE_VARIABLE
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.needs_cgroup_v2]
 
 FIRST, SECOND = "0000:41:00.0", "0000:65:00.0"
 DEVICE = "/dev/nvidia1"
 """Of the first: its driver tells "Device Minor: 1"."""
+OTHER_DEVICE = "/dev/nvidia0"
 
 
 @pytest.fixture
 def tree(tmp_path: Path) -> NodeTree:
     made = NodeTree("nvidia", tmp_path)
     made.write(DEVICE, "")
+    made.write(OTHER_DEVICE, "")
     made.write("/sys/fs/cgroup/system.slice/cpuset.cpus.effective", "0-1\n")
     return made
 
 
 @contextmanager
-def _user_of(tree: NodeTree) -> Iterator[subprocess.Popen[bytes]]:
+def _user_of(tree: NodeTree, device_path: str = DEVICE) -> Iterator[subprocess.Popen[bytes]]:
     """A process that has the GPU open, in no cgroup of a job's; ended at the end."""
-    with tree.at(DEVICE).open("rb") as device, subprocess.Popen(["sleep", "600"], stdin=device) as user:
+    with tree.at(device_path).open("rb") as device, subprocess.Popen(["sleep", "600"], stdin=device) as user:
         try:
             yield user
         finally:
@@ -89,6 +92,27 @@ def test_a_remnant_keeps_its_gpu_from_others(tree: NodeTree, tmp_path: Path, gat
         _spoil(agent, "GPUs held back")
         agent.start()
         assert _free(agent) == [FIRST, SECOND]
+
+
+def test_an_end_that_a_start_finds_frees_no_other_gpu_that_is_held_back(
+    tree: NodeTree, tmp_path: Path, gate: Callable[[str], Gate]
+) -> None:
+    """Both jobs leave somebody behind; the second ends while no agent is there, and is found while the queue is still read."""
+    gates = gate("one"), gate("two"), gate("queue")
+    with Agents(tmp_path / "state", root=tree.root).start() as agent:
+        first, second = (_holder(agent, one) for one in gates[:2])
+        with _user_of(tree), _user_of(tree, OTHER_DEVICE):
+            _end(agent, first, gates[0])
+            agent.kill()
+            gates[1].open()
+            agent.steps_ended(2)
+            agent.env[LATE_VARIABLE] = str(gates[2].path)
+            agent.log.unlink()
+            agent.spawn(until_ready=False)
+            assert f"attempt={second}" in agent.await_fact("ended")
+            gates[2].open()
+            agent.await_fact("serves")
+            assert _free(agent) == []
 
 
 def test_what_was_there_before_and_what_has_a_gpu_of_its_own_are_no_remnants(

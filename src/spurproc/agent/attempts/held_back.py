@@ -49,7 +49,10 @@ class HeldBack:
         self._thread = LoneThread(_WITHIN_S)
 
     async def begin(self) -> None:
-        """At a start, before anything is given away. A record that cannot be read holds nothing back, and stops no agent."""
+        """At a start, before an end is found behind which more may be held back: what was recorded would be written over.
+
+        A record that cannot be read holds nothing back, and stops no agent.
+        """
         content = await self._around.database.read(lambda connection: read_value(connection, NodeValue.HELD_BACK))
         try:
             record = _Record() if content is None else decode(content, _Record, "the GPUs that are held back")
@@ -70,8 +73,8 @@ class HeldBack:
         remnants = [Remnant(gpu=gpu, attempt=attempt.id, since_ticks=since_ticks) for gpu in gpus]
         used = [one for one in remnants if await self._is_used(one)]
         if used:
-            await self._remember_at_last([*self._remnants.values(), *used])
-            self._hold(used)
+            self._hold(used)  # at once: what another finds meanwhile is written down with it, not in its place
+            await self._remember_at_last()
 
     async def run(self) -> None:
         """Look again and again, until cancelled."""
@@ -122,11 +125,11 @@ class HeldBack:
         traces = (attempt.trace.cgroup for attempt in self._live())
         return frozenset(os.path.basename(cgroup.path) for cgroup in traces if cgroup is not None)
 
-    async def _remember_at_last(self, remnants: Iterable[Remnant]) -> None:
+    async def _remember_at_last(self) -> None:
         """However long the disk is full."""
         back_off = BackOff(first_s=_FIRST_S, last_s=_LAST_S)
         while True:
-            if await self._remembered(remnants):
+            if await self._remembered(self._remnants.values()):
                 return
             await asyncio.sleep(back_off.next_s())
 

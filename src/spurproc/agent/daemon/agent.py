@@ -140,9 +140,9 @@ class Agent:
         self.attempts = Attempts(self.around, failpoint=self._parts.failpoint)
         self._fence = partial(fence_all, self.around, self.attempts)
         held.push_async_callback(self.attempts.runner.close)
+        await self.attempts.held_back.begin()
         found = await reconcile(self.around, self.attempts)
         await self._tell_the_queue(found.seen)
-        await self.attempts.held_back.begin()
         self._prepare_turns(reader)
         await self.inventory.begin()
 
