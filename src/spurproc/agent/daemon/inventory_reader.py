@@ -54,6 +54,8 @@ class InventoryReader:
             reading = await self._thread.run(scan, self._sources)
         except TimeoutError as error:
             return Failed(f"the kernel does not answer: {error}")
+        except SystemCallError as error:
+            return Failed(str(error))
         return reading if isinstance(reading, Failed) else self._allowed(reading)
 
     async def first(self) -> Inventory:

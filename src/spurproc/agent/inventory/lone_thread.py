@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, ParamSpec, TypeVar
+
+from spurproc.errors import SystemCallError
 
 __all__ = ["LoneThread"]
 
@@ -26,13 +29,16 @@ class LoneThread:
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What it returns or raises. Raises TimeoutError where it does not in time; nobody waits for it any more then.
 
+        Raises SystemCallError where there can be no thread more, as in a fork bomb.
+
         The thread is a daemon: it keeps no program from ending.
         """
         async with self._turn:
             if self._stuck is not None:
                 await self._await(self._stuck)
                 self._stuck = None
-            self._stuck = done = _begun(lambda: function(*args, **kwargs))
+            done = _begun(lambda: function(*args, **kwargs))
+            self._stuck = done
             await self._await(done)
             self._stuck = None
             result: T = done.result()
@@ -60,5 +66,8 @@ def _begun(call: Callable[[], T]) -> asyncio.Future[T]:
         else:
             tell(done.set_result, result)
 
-    threading.Thread(target=run, name="lone", daemon=True).start()
+    try:
+        threading.Thread(target=run, name="lone", daemon=True).start()
+    except RuntimeError as error:  # pthread_create(3) has failed, and Python keeps to itself why
+        raise SystemCallError(errno.EAGAIN, f"cannot begin a thread: {error}") from None
     return done
