@@ -241,6 +241,26 @@ def test_connections_of_a_user_are_counted(make: Callable[..., AgentDesk]) -> No
         pass
 
 
+def test_who_waits_leaves_room_for_who_asks(make: Callable[..., AgentDesk]) -> None:
+    """As many of one user as may wait; the next is refused, and an answer at once is still to be had."""
+    desk = make(connections_of_user=4, lasting_of_user=2)
+    with desk.client() as client:
+        client.submit(spec_of(client))
+
+    def waits(peer: RawPeer) -> object:
+        peer.say(Wait(job_id=1))
+        return peer.hear()
+
+    for _ in range(2):
+        with undisturbed(desk), ExitStack() as held:
+            for _ in range(2):
+                assert isinstance(waits(held.enter_context(RawPeer(desk.path).greet())), Changed)
+            with RawPeer(desk.path).greet() as peer:
+                assert isinstance(told := waits(peer), Refused)
+                assert told.kind is Refusal.TOO_MANY
+            assert_served(desk)
+
+
 @pytest.mark.needs_root
 def test_root_gets_in_however_many_others_come(make: Callable[..., AgentDesk]) -> None:
     desk = make(connections=3)

@@ -35,6 +35,8 @@ class Bounds:
     answered_within_s: float = 2.0
     """What is being carried out when the service ends."""
     connections_of_user: int = 64
+    lasting_of_user: int = 56
+    """Of these, who wait for a job or have a reservation: who wants an answer at once gets in beside them."""
     connections: int = 1024
     """Of all users but root."""
 

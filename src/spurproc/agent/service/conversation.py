@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from typing import cast
 
 from spurproc.agent.controller.local.ending import OtherAttempt
@@ -58,6 +59,8 @@ class Office:
     bounds: Bounds
     on_fault: Callable[[BaseException], None]
     """Told of what should not have happened; the peer is told too, and others notice nothing."""
+    lasting: Counter[int] = field(default_factory=Counter)
+    """How many connections of each user wait for a job, or have a reservation."""
 
 
 class _Over(Exception):
@@ -135,9 +138,11 @@ class Conversation:
         try:
             match request:
                 case Wait():
-                    await self._wait(caller, request)
+                    with self._lasting():
+                        await self._wait(caller, request)
                 case Alloc():
-                    await self._alloc(caller, request)
+                    with self._lasting():
+                        await self._alloc(caller, request)
                 case _:
                     await self._send(await self._office.answers.answer(caller, request))
         except (TooMuch, RecordInvalid, _Over):
@@ -149,6 +154,20 @@ class Conversation:
             await self._send(Refused(kind=Refusal.FAILED, why=f"cannot answer: {type(error).__name__}, see the agent's log"))
         await self._lines.answered()
         await asyncio.sleep(0)  # a peer whose requests are all there already leaves the others their turn
+
+    @contextmanager
+    def _lasting(self) -> Iterator[None]:
+        """It may take as long as it likes, as one of so many."""
+        lasting, uid, last = self._office.lasting, self._peer.uid, self._bounds.lasting_of_user
+        if lasting[uid] >= last:
+            raise TooMuch(f"user {uid} has {last} connections that wait already: the others are for what is answered at once")
+        lasting[uid] += 1
+        try:
+            yield
+        finally:
+            lasting[uid] -= 1
+            if not lasting[uid]:
+                del lasting[uid]
 
     async def _wait(self, caller: Caller, request: Wait) -> None:
         """Tell of each change. Ends with the job, or with the peer, whichever is first."""
