@@ -10,10 +10,13 @@ from typing import Any, cast
 
 from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.daemon.inventory_turns import InventoryTurns
+from spurproc.agent.inventory.outcome import ConfirmedBusy
 from spurproc.agent.inventory.reading import Inventory
 from spurproc.agent.log import open_log
+from spurproc.agent.resources.request import ResourceRequest
 from spurproc.agent.resources.table import ResourceTable
 from spurproc.errors import SystemCallError
+from spurproc.proto.attempt_id import AttemptId
 
 _NONE = cast("Any", None)
 
@@ -23,12 +26,15 @@ class Disk:
 
     full = True
     written = 0
+    meanwhile: Callable[[], object] = staticmethod(lambda: None)
+    """Done by others while something is written."""
 
     async def write(self, body: Callable[[Any], object], *, urgent: bool = True) -> None:
         """See `Database`."""
         del body, urgent
         if self.full:
             raise SystemCallError(errno.ENOSPC, "No space left on device")
+        self.meanwhile()
         self.written += 1
 
 
@@ -45,20 +51,25 @@ class Reader:
         return self.found
 
 
+def surroundings(disk: Disk) -> Surroundings:
+    """Of a node with two CPUs."""
+    return Surroundings(
+        configuration=_NONE,
+        state_dir=_NONE,
+        ownership=cast("Any", SimpleNamespace(require=lambda: None)),
+        database=cast("Any", disk),
+        mark=_NONE,
+        resources=ResourceTable(Inventory(cpus=(0, 1), memory_bytes=1)),
+        link=_NONE,
+        blocking=_NONE,
+        log=open_log("error", "text"),
+    )
+
+
 def test_a_full_disk_ends_nobody_and_what_was_found_is_written_down_later() -> None:
     async def scene() -> None:
         disk, told = Disk(), list[bool]()
-        around = Surroundings(
-            configuration=_NONE,
-            state_dir=_NONE,
-            ownership=cast("Any", SimpleNamespace(require=lambda: None)),
-            database=cast("Any", disk),
-            mark=_NONE,
-            resources=ResourceTable(Inventory(cpus=(0, 1), memory_bytes=1)),
-            link=_NONE,
-            blocking=_NONE,
-            log=open_log("error", "text"),
-        )
+        around = surroundings(disk)
         reader = Reader(Inventory(cpus=(0,), memory_bytes=1))
         turns = InventoryTurns(around, cast("Any", reader), lambda: told.append(True))
         await turns.begin()
@@ -77,5 +88,27 @@ def test_a_full_disk_ends_nobody_and_what_was_found_is_written_down_later() -> N
         await turns.turn()
         assert around.resources.inventory == reader.found
         assert (disk.written, around.problems) == (before + 1, {})
+
+    asyncio.run(scene())
+
+
+def test_a_job_that_begins_while_something_is_written_down_is_seen() -> None:
+    """What an idle node has may change; the job that came meanwhile has its CPU until it ends."""
+
+    async def scene() -> None:
+        disk = Disk()
+        around = surroundings(disk)
+        reader = Reader(Inventory(cpus=(0,), memory_bytes=1))
+        turns = InventoryTurns(around, cast("Any", reader), lambda: None)
+        await turns.begin()
+        await turns.turn()
+
+        def meanwhile() -> None:
+            disk.meanwhile = int
+            around.resources.allocate(AttemptId(1, 1), ResourceRequest())
+
+        disk.full, disk.meanwhile = False, meanwhile
+        assert isinstance(await turns.turn(), ConfirmedBusy)
+        assert around.resources.inventory.cpus == (0, 1)
 
     asyncio.run(scene())

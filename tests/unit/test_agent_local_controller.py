@@ -290,6 +290,19 @@ def test_a_job_that_cannot_be_read_is_held_and_stops_no_other(opened: Open, path
     asyncio.run(after())
 
 
+def test_what_has_ended_is_not_held(opened: Open) -> None:
+    """Whoever could not read it may say so when it has been cancelled meanwhile."""
+
+    async def scene() -> None:
+        async with opened() as (controller, _):
+            await controller.submit(job_spec(), submitted_by=0)
+            assert await controller.cancel(1) is CancelAnswer.ENDED_IN_QUEUE
+            await controller._hold(1, "cannot be read")
+            assert (await controller.job(1)).state is JobState.ENDED
+
+    asyncio.run(scene())
+
+
 def test_a_queue_that_cannot_write_is_out_of_reach(path: Path) -> None:
     failing: list[bool] = []
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from spurproc.agent.attempts.draining import lift, set_drain, stands
@@ -69,19 +69,20 @@ class InventoryTurns:
     async def turn(self) -> Outcome:
         """One reading, and what follows from it."""
         reading = await self._reader.read()
+        if self._unwritten:
+            await self._try_to_write(self._keep())
         resources = self._around.resources
         outcome = classify(resources.inventory, self._last, reading, jobs_run=resources.jobs_hold)
         self._last = reading
         self._name_what_is_left_out()
-        await self._follow(outcome)
+        if not self._unwritten:  # nothing is awaited between: what it found of the jobs still holds when it applies that
+            await self._try_to_write(self._act(outcome))
         return outcome
 
-    async def _follow(self, outcome: Outcome) -> None:
+    async def _try_to_write(self, work: Awaitable[None]) -> None:
         """What the disk refuses is done at the next turn, which finds the same."""
         try:
-            if self._unwritten:
-                await self._keep()
-            await self._act(outcome)
+            await work
         except OwnershipLost:
             raise
         except SpurprocError as error:

@@ -205,8 +205,11 @@ def take_back(connection: sqlite3.Connection, attempt: AttemptId) -> bool:
 
 
 def hold(connection: sqlite3.Connection, job_id: int, why: str) -> None:
-    """Take it out of the queue, or from a node that never got it: it stays as it is, and stops no other."""
-    connection.execute("UPDATE jobs SET state = ?, held_because = ? WHERE job_id = ?", (JobState.HELD.value, why, job_id))
+    """Take it out of the queue, or from a node that never got it: it stays as it is, and stops no other. Not what has ended."""
+    connection.execute(
+        "UPDATE jobs SET state = ?, held_because = ? WHERE job_id = ? AND state IN (?, ?)",
+        (JobState.HELD.value, why, job_id, JobState.QUEUED.value, JobState.DISPATCHED.value),
+    )
 
 
 def end_in_queue(connection: sqlite3.Connection, attempt: AttemptId, cancel: CancelRequest) -> bool:
