@@ -166,6 +166,7 @@ class EffectRunner:
                     attempt.refusals += 1
                     log.error("its report was refused", why=attempt.refused_because)
                 case Effect.RECORD_REPORTED:
+                    attempt.reported = True  # and no sooner: what is taken before this event goes on without it
                     self._around.reports += 1
                 case Effect.RECORD_FORGOTTEN:
                     log.debug("forgotten")

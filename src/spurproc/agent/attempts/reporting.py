@@ -32,6 +32,6 @@ async def offer(around: Surroundings, attempt: Attempt, post: Callable[[Attempt,
             await asyncio.sleep(back_off.next_s())
             continue
         attempt.refused_because = None if isinstance(answer, Acknowledged) else answer.why
-        attempt.reported = isinstance(answer, Acknowledged) or attempt.displaced_by is not None
-        post(attempt, AttemptEvent.REPORTED if attempt.reported else AttemptEvent.REPORT_REFUSED)
+        taken = isinstance(answer, Acknowledged) or attempt.displaced_by is not None
+        post(attempt, AttemptEvent.REPORTED if taken else AttemptEvent.REPORT_REFUSED)
         return

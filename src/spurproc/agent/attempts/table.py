@@ -83,7 +83,7 @@ class Facts:
     """False of a reservation, in which nothing runs."""
     cancelled: bool = False
     reported: bool = False
-    """As the event of that name says."""
+    """That event was taken, and is durable."""
 
 
 @dataclass(frozen=True, slots=True)
