@@ -54,7 +54,7 @@ def test_an_end_that_is_told_is_durable(steps: Steps, monkeypatch: pytest.Monkey
     synced: list[int] = []
     monkeypatch.setattr(os, "fdatasync", lambda fd: synced.append(os.fstat(fd).st_ino))
     tell(step)
-    assert journal in synced
+    assert synced.count(journal) == 1, "once is enough: an end is never changed"
 
 
 def test_a_delayed_request_for_an_attempt_never_touches_the_next_one(steps: Steps, tmp_path: Path) -> None:

@@ -241,6 +241,19 @@ def test_close_waits_for_what_was_accepted(path: Path) -> None:
     assert stored(path) == ["one", "two"]
 
 
+def test_a_thread_that_waits_is_answered_as_a_loop_is(path: Path) -> None:
+    """Without a turn of the loop, which may be busy; and behind the close it is not left waiting."""
+    database = Database.open(path, SCHEMA)
+    assert database.write_and_wait(lambda connection: put(connection, "one", 7)) == 7
+    assert stored(path) == ["one"]
+    with pytest.raises(sqlite3.IntegrityError):
+        database.write_and_wait(lambda connection: put(connection, "one"))
+    asyncio.run(database.close())
+    with pytest.raises(InvalidArgument, match="closed"):
+        database.write_and_wait(lambda connection: put(connection, "two"))
+    assert stored(path) == ["one"]
+
+
 def test_who_is_cancelled_hinders_nobody(path: Path) -> None:
     async def scene() -> None:
         gate = Gate()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spurproc.agent.controller.link import Acknowledged, Dispatch, Nothing, RefusedForGood, Unreachable
+from spurproc.agent.controller.link import Acknowledged, Cancel, Dispatch, Nothing, RefusedForGood, Unreachable
 from spurproc.agent.controller.local.controller import LocalController
 from spurproc.agent.controller.local.ending import CancelAnswer, OtherAttempt, Requeued
 from spurproc.agent.controller.local.history import JobFilter
@@ -54,6 +54,25 @@ async def ran(controller: LocalController, link: LocalLink, code: int = 0, **mor
     assert isinstance(order, Dispatch)
     assert await link.report(report_of(order.attempt, code, **more)) == Acknowledged()
     return order.attempt
+
+
+def test_what_is_submitted_or_cancelled_is_an_order_without_another_look(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look is a way to the thread of the database and back, and the job waits for it."""
+
+    async def scene() -> None:
+        async with opened() as (controller, link):
+            assert await link.take_work(View()) == Nothing()
+            looks: list[object] = []
+            monkeypatch.setattr(controller._database, "read", looks.append)
+            job = (await controller.submit(wanting(1), submitted_by=0)).job_id
+            assert isinstance(await link.take_work(View()), Dispatch)
+            assert await controller.cancel(job, uid=0) is CancelAnswer.ASKED
+            view = View()
+            view.held.add(AttemptId(job, 1))
+            assert isinstance(await link.take_work(view), Cancel)
+            assert looks == []
+
+    asyncio.run(scene())
 
 
 def test_a_key_means_one_job_of_one_submitter(opened: Open) -> None:

@@ -16,6 +16,18 @@ from spurproc.proto.attempt_id import AttemptId
 from tests.agent_values import job_spec
 
 
+def test_a_job_without_script_and_scratch_folder_waits_for_no_thread() -> None:
+    """There is nothing to be made: nor is there a node that could make it."""
+    posted: list[AttemptEvent] = []
+    attempt = Attempt(
+        id=AttemptId(1, 1), allocation=Allocation(cpus=(0,)), accepted_at=0.0, uid=0, spec=job_spec(argv=("true",), work_dir="/")
+    )
+    starting = Starting(cast("Any", None), lambda _, event: posted.append(event), lambda *_: None)
+    asyncio.run(starting.prepare(attempt))
+    assert attempt.begun
+    assert posted == []
+
+
 def test_what_was_told_to_end_while_it_was_prepared_is_not_launched() -> None:
     """Nothing but its end is asked of anybody: there is no node that could launch it."""
     posted: list[AttemptEvent] = []

@@ -52,7 +52,8 @@ class Following:
             self._read(opened)
 
     def _read(self, opened: OpenedStep) -> None:
-        history = opened.durable_history()
+        # Once is enough for an end, which is followed by others and never changed.
+        history = opened.durable_history() if self.ended is None else opened.history()
         self.is_behind = False
         if history.end is not None:
             self.ended, self.completed = history.end, is_over(opened.launch, history)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 from collections.abc import Callable
 from contextlib import suppress
@@ -57,7 +56,9 @@ class Starting:
         """Its script and its scratch folder."""
         attempt.begun = True
         try:
-            await self._around.blocking.run(prepare, self._around, attempt.id, await spec_for(self._around, attempt))
+            spec = await spec_for(self._around, attempt)
+            if spec.script is not None or spec.wants_scratch:
+                await self._around.blocking.run(prepare, self._around, attempt.id, spec)
         except OwnershipLost:
             raise
         except SpurprocError as error:
@@ -80,8 +81,7 @@ class Starting:
     async def _launch_step(self, attempt: Attempt) -> None:
         try:
             spec = await spec_for(self._around, attempt)
-            note = partial(self._note, asyncio.get_running_loop(), attempt)
-            launched = await self._around.blocking.run(launch_step, self._around, attempt, spec, note)
+            launched = await self._around.blocking.run(launch_step, self._around, attempt, spec, partial(self._note, attempt))
         except OwnershipLost:
             raise
         except SpurprocError as error:
@@ -98,11 +98,10 @@ class Starting:
         self._around.log.info("launched", attempt=str(attempt.id), cpus=cpus, not_enforced=not_enforced)
         self._post(attempt, AttemptEvent.LAUNCHED)
 
-    def _note(self, loop: asyncio.AbstractEventLoop, attempt: Attempt, descriptor: bytes) -> None:
+    def _note(self, attempt: Attempt, descriptor: bytes) -> None:
         """On a thread that launches it: durable once this returns. Raises OwnershipLost, SystemCallError and the like."""
         self._around.ownership.require()
-        body = partial(note_launch, attempt=attempt.id, descriptor=descriptor)
-        asyncio.run_coroutine_threadsafe(self._around.database.write(body), loop).result()
+        self._around.database.write_and_wait(partial(note_launch, attempt=attempt.id, descriptor=descriptor))
 
     async def _hold(self, attempt: Attempt, error: SpurprocError) -> None:
         """Its host has launched it before, and of that there is no other trace: whether something of it lives nobody can tell."""

@@ -13,6 +13,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from itertools import groupby
 from typing import Any, Self, TypeVar
@@ -28,14 +29,21 @@ _PATIENT_S = 0.02
 
 
 class _Request(Work):
-    """Work that somebody waits for, on an event loop."""
+    """Work that somebody waits for, on an event loop; on a thread, where `loop` is None."""
 
     __slots__ = ("answer", "loop", "urgent", "writes")
 
-    def __init__(self, body: Callable[[sqlite3.Connection], Any], *, writes: bool, urgent: bool = True) -> None:
+    def __init__(
+        self,
+        body: Callable[[sqlite3.Connection], Any],
+        loop: asyncio.AbstractEventLoop | None,
+        *,
+        writes: bool,
+        urgent: bool = True,
+    ) -> None:
         super().__init__(body)
-        self.loop = asyncio.get_running_loop()
-        self.answer: asyncio.Future[Any] = self.loop.create_future()
+        self.loop = loop
+        self.answer: Any = Future[Any]() if loop is None else loop.create_future()
         self.writes = writes
         self.urgent = urgent
 
@@ -54,6 +62,7 @@ class Database:
         self._failpoint = failpoint
         self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._closed = False
+        self._door = threading.Lock()
         self._thread = threading.Thread(target=self._serve, name=os.path.basename(path), daemon=True)
         self._thread.start()
 
@@ -72,25 +81,40 @@ class Database:
 
         `urgent` false: it goes with the next commit that somebody else wants, or after 20 ms by itself.
         """
-        value: T = await self._asked(_Request(body, writes=True, urgent=urgent))
+        value: T = await self._asked(body, writes=True, urgent=urgent)
+        return value
+
+    def write_and_wait(self, body: Callable[[sqlite3.Connection], T]) -> T:
+        """As `write`, on a thread that may stand still. Never on one that an event loop runs on."""
+        request = _Request(body, None, writes=True)
+        self._put(request)
+        value: T = request.answer.result()
         return value
 
     async def read(self, body: Callable[[sqlite3.Connection], T]) -> T:
         """What `body` returns. It sees one state, and only what is durable; it cannot write."""
-        value: T = await self._asked(_Request(body, writes=False))
+        value: T = await self._asked(body, writes=False)
         return value
 
-    async def _asked(self, request: _Request) -> Any:
-        if self._closed:
-            raise InvalidArgument(f"cannot use the database {self.path!r}: it is closed")
-        self._requests.put(request)
+    async def _asked(self, body: Callable[[sqlite3.Connection], Any], *, writes: bool, urgent: bool = True) -> Any:
+        loop = asyncio.get_running_loop()
+        request = _Request(body, loop, writes=writes, urgent=urgent)
+        self._put(request)
         return await request.answer
+
+    def _put(self, request: _Request) -> None:
+        """Behind the last one nobody would be answered."""
+        with self._door:
+            if self._closed:
+                raise InvalidArgument(f"cannot use the database {self.path!r}: it is closed")
+            self._requests.put(request)
 
     async def close(self) -> None:
         """Close it, once all is done that was accepted. May be called twice."""
-        if not self._closed:
-            self._closed = True
-            self._requests.put(None)
+        with self._door:
+            if not self._closed:
+                self._closed = True
+                self._requests.put(None)
         await asyncio.to_thread(self._thread.join)
 
     # On the thread of the database.
@@ -140,11 +164,14 @@ class Database:
         return isinstance(error, sqlite3.Error) and told(error, "write", self.path) is not None
 
     def _answer(self, requests: Sequence[_Request]) -> None:
-        """In one call to each loop, since each of them wakes it."""
+        """In one call to each loop, since each of them wakes it; who waits on a thread is woken from here."""
         for request in requests:
             if isinstance(request.error, sqlite3.Error):  # one of its own for each who waits: an exception is raised once
                 request.error = told(request.error, "write" if request.writes else "read", self.path) or request.error
         for loop, group in groupby(requests, key=lambda request: request.loop):
+            if loop is None:
+                _set_answers(tuple(group))
+                continue
             with suppress(RuntimeError):  # a loop that has ended waits for nothing
                 loop.call_soon_threadsafe(_set_answers, tuple(group))
 

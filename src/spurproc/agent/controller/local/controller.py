@@ -108,9 +108,13 @@ class LocalController(Books):
             raise InvalidArgument(f"key: {key!r:.100} is not 1 to {_KEY_LAST} printable characters")
         self._check_fits(spec)
         submission = Submission(spec=spec, submitted_by=submitted_by, key=key, at=self._clock())
-        submitted = await self._database.write(lambda connection: queue.submit(connection, submission))
+        submitted, head = await self._database.write(
+            lambda connection: (queue.submit(connection, submission), queue.head(connection))
+        )
         if self._head is None:  # else it stands behind it, and changes nothing for the node
             self._tell()
+            if isinstance(head, Head):
+                self._head, self._head_known = head, True
         return submitted
 
     def _check_fits(self, spec: JobSpec) -> None:
@@ -124,8 +128,10 @@ class LocalController(Books):
         """End it: at once where it is queued, else its node is told. Raises AlreadyGone for a job that is not there."""
         ending.check_job_id(job_id)
         request = CancelRequest(uid=uid, why=why, at=self._clock())
-        answer = await self._database.write(lambda connection: ending.cancel(connection, job_id, run_attempt, request))
-        await self._renew_cancels(job_id, asked=answer is CancelAnswer.ASKED)
+        answer, cancels = await self._database.write(
+            lambda connection: (ending.cancel(connection, job_id, run_attempt, request), history.cancels(connection))
+        )
+        self._renew_cancels(job_id, cancels, asked=answer is CancelAnswer.ASKED)
         if answer is CancelAnswer.ENDED_IN_QUEUE:
             self.wake(job_id)
         return answer
@@ -139,12 +145,14 @@ class LocalController(Books):
         """
         ending.check_job_id(job_id)
         request = CancelRequest(uid=uid, why=why, at=self._clock())
-        requeued = await self._database.write(lambda connection: ending.requeue(connection, job_id, run_attempt, request))
-        await self._renew_cancels(job_id, asked=not requeued.now)
+        requeued, cancels = await self._database.write(
+            lambda connection: (ending.requeue(connection, job_id, run_attempt, request), history.cancels(connection))
+        )
+        self._renew_cancels(job_id, cancels, asked=not requeued.now)
         return requeued
 
-    async def _renew_cancels(self, job_id: int, *, asked: bool) -> None:
-        for one in await self._database.read(history.cancels):
+    def _renew_cancels(self, job_id: int, cancels: tuple[Cancel, ...], *, asked: bool) -> None:
+        for one in cancels:
             if one.attempt.job_id == job_id:
                 self.unheeded[one.attempt] = one
                 if asked:
