@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from spurproc import KillPlan
+from spurproc import KillPlan, Pidfd, WaitTimeout
+from spurproc.proto.runtime_id import BATCH_STEP
 from tests.agents import NOTHING_LEFT, Agents
-from tests.steps import Gate
+from tests.steps import WAIT_S, Gate
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.needs_cgroup_v2]
 
@@ -59,20 +64,46 @@ def test_a_job_that_waits_for_its_prolog_is_never_launched(tmp_path: Path) -> No
 
 
 def test_a_killed_agent_goes_on_with_ending_it(tmp_path: Path) -> None:
-    """The intent was durable before the first signal; the plan is walked again from its beginning."""
-    gate = Gate(tmp_path / "gate")
-    plan = KillPlan(steps=((15, 600.0), (9, None)))
-    with Agents(tmp_path / "state").start() as agent:
-        job = agent.submit(
-            f"trap 'test -e {tmp_path}/now && exit 8' TERM; echo >{gate.path}; while :; do sleep 0.1; done", kill_plan=plan
-        )
-        gate.path.read_text()
-        agent.ask(f"cancel {job}")
+    """The intent was durable before the first signal; and however often it is killed, that puts no end off."""
+    with Agents(tmp_path / "state").start() as agent, _told_to_end(agent, tmp_path / "gate", 4.0) as leader:
+        for _ in _while_it_lives(leader):
+            agent.kill()
+            agent.start()
+        assert agent.ask("ended 1") == {"end": "killed by SIGKILL", "cancelled": True, "fault": None}
+        assert (tmp_path / "gate.told").read_text() == "told\n"
+
+
+def test_who_cancels_again_and_again_puts_no_end_off(tmp_path: Path) -> None:
+    with Agents(tmp_path / "state").start() as agent, _told_to_end(agent, tmp_path / "gate", 1.0) as leader:
+        for _ in _while_it_lives(leader):
+            agent.ask("cancel 1")
+        assert agent.ended(1) == "killed by SIGKILL"
+
+
+@contextmanager
+def _told_to_end(agent: Agents, gate: Path, grace_s: float) -> Iterator[Pidfd]:
+    """A job that is deaf, and has some time."""
+    os.mkfifo(gate)
+    plan = KillPlan(steps=((15, grace_s), (9, None)))
+    agent.submit(f"trap 'echo told >>{gate}.told' TERM; echo >{gate}; while :; do sleep 0.1; done", kill_plan=plan)
+    gate.read_text()
+    leader = agent.steps.descriptor_of(1, 1, BATCH_STEP).leader
+    assert leader is not None
+    with leader.open() as held:
+        agent.ask("cancel 1")
         agent.until("1.1", "ending")
-        agent.kill()
-        (tmp_path / "now").touch()
-        agent.start()
-        assert agent.ask(f"ended {job}") == {"end": "exited 8", "cancelled": True, "fault": None}
+        yield held
+
+
+def _while_it_lives(leader: Pidfd) -> Iterator[None]:
+    """As often as it can be done in its time, and not for ever."""
+    given_up_s = time.monotonic() + WAIT_S
+    while time.monotonic() < given_up_s:
+        with suppress(WaitTimeout):
+            leader.wait(0.1, reap_grace_s=0)
+            return
+        yield
+    raise AssertionError("it lives on")
 
 
 def test_a_job_that_ended_while_no_agent_was_there_is_told_as_it_ended(tmp_path: Path) -> None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import shutil
 import signal
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from spurproc import AlreadyGone, ExitKind, ExitSource, KillPlan, Liveness, Route
+from spurproc import AlreadyGone, ExitInfo, ExitKind, ExitSource, KillPlan, Liveness, Route, Step, WaitTimeout
 from spurproc.core.process.identity import ProcessIdentity
+from spurproc.proto.messages import Subscribe
 from spurproc.proto.step_state import StepState
 from tests.fifo import Gate, Told
-from tests.step_peer import until, wait_taken_over
+from tests.step_peer import StepPeer, until, wait_taken_over
 from tests.steps import KILL_AT_ONCE, WAIT_S, Steps
 
 BOTH_WAYS = pytest.mark.parametrize(
@@ -98,6 +100,51 @@ def test_a_harder_plan_takes_the_place_of_the_one_that_is_walked(steps: Steps, t
     assert say.line() == "up"
     step.terminate()
     assert step.status().state is StepState.STOPPING
+    step.terminate(KILL_AT_ONCE)
+    assert step.wait(WAIT_S, completed=True).signal == signal.SIGKILL
+
+
+def _ends_while_it_is_told_to(step: Step, plan: KillPlan | None) -> ExitInfo:
+    """Told again and again, long before its plan of 0.3 s is over."""
+    given_up_s = time.monotonic() + WAIT_S
+    while time.monotonic() < given_up_s:
+        step.terminate(plan)
+        with suppress(WaitTimeout):
+            return step.wait(0.05, completed=True)
+    raise AssertionError("it lives, and is told to end again and again")
+
+
+@pytest.mark.parametrize("plan", [None, TERM_THEN_KILL, KillPlan(steps=((15, 600.0), (9, None))), KillPlan(steps=((15, None),))])
+def test_who_asks_again_puts_nothing_off(steps: Steps, told: Callable[[str], Told], plan: KillPlan | None) -> None:
+    """By its own plan, or by one that would come to SIGKILL later, or never."""
+    say = told("say")
+    step = steps.launch(["sh", "-c", TREES["deaf"].format(say=say.path)], kill_plan=TERM_THEN_KILL)
+    assert say.line() == "up"
+    step.terminate()
+    assert _ends_while_it_is_told_to(step, plan).signal == signal.SIGKILL
+
+
+def test_its_time_limit_waits_for_no_longer_plan(steps: Steps, told: Callable[[str], Told]) -> None:
+    say = told("say")
+    step = steps.launch(["sh", "-c", TREES["deaf"].format(say=say.path)], time_limit_s=1.0, kill_plan=KILL_AT_ONCE)
+    assert say.line() == "up"
+    step.terminate(KillPlan(steps=((15, 600.0), (9, None))))
+    assert step.wait(WAIT_S, completed=True).signal == signal.SIGKILL
+
+
+def test_a_plan_that_is_over_is_walked_again(steps: Steps, told: Callable[[str], Told]) -> None:
+    """Whoever lives on behind it, and was told about."""
+    say = told("say")
+    script = f"trap 'echo term >&3' TERM; exec 3>{say.path}; echo up >&3; while :; do sleep 0.05; done"
+    step = steps.launch(["sh", "-c", script], kill_plan=KillPlan(steps=((15, 0.0),)))
+    assert say.line() == "up"
+    with StepPeer(step).greet() as peer:
+        peer.say(Subscribe(runtime_id=step.runtime_id))
+        for _ in range(3):
+            step.terminate()
+            assert say.line() == "term"
+            while not getattr(peer.hear(), "held_by", ()):
+                pass
     step.terminate(KILL_AT_ONCE)
     assert step.wait(WAIT_S, completed=True).signal == signal.SIGKILL
 

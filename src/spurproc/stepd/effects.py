@@ -40,8 +40,9 @@ _TO_LAUNCHER = (Started, Ended, Completed)
 class EffectRunner:
     """Carries out the effects of one step. `post` takes the events that come of them.
 
-    `failure` and `why` are what is said of a step that ends without a leader that could tell; `plan` is the kill plan that is
-    walked next; `held_by` is what cannot be ended; `why_not_frozen` is the last failure to freeze it.
+    `failure` and `why` are what is said of a step that ends without a leader that could tell; `asked_plan` is the kill plan that
+    somebody has asked for, and that is not begun yet; `held_by` is what cannot be ended; `why_not_frozen` is the last failure to
+    freeze it.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class EffectRunner:
         self._overdue = False
         self.why_not_frozen = ""
         self._told_to_start = False
-        self.plan: KillPlan = launch.kill_plan
+        self.asked_plan: KillPlan | None = None
         self.held_by: tuple[str, ...] = ()
         self._methods: dict[Effect, Callable[[], object]] = {
             Effect.BIND: lambda: control.bind(around.step),
@@ -206,8 +207,9 @@ class EffectRunner:
 
     def _walk_plan(self) -> None:
         self.held_by = ()
+        plan, self.asked_plan = self.asked_plan or self._launch.kill_plan, None
         if self.records.history.emptied is None:
-            self.walk.begin(self.plan)
+            self.walk.begin(plan)
         else:
             self._emptied(self.records.history.emptied.proof)
 

@@ -245,7 +245,7 @@ class Supervisor:
         if event is not None and move(self._state, event, self._facts) is None:
             return Refused(why=f"a step that is {self._state.value} takes no {event.value}", state=self._state)
         if isinstance(request, Terminate) and request.plan is not None:
-            self._run.plan = request.plan
+            self._run.asked_plan = request.plan
         if event is not None:
             self._run.why_not_frozen = ""
             self._post(event)

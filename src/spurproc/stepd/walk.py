@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import signal as _signal
+import time
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -53,9 +54,18 @@ class PlanWalk:
         self._killing = False
         self._watched = -1
         self._walking = False
+        self._kills_at_s: float | None = None
+        """Of the plan that is under way; None where none is, or it is over and something lives on."""
 
     def begin(self, plan: KillPlan) -> None:
-        """Walk `plan` from its first step; a walk under way is given up for it."""
+        """Walk `plan` from its first step; but one that is under way goes on, unless this one comes to its SIGKILL earlier.
+
+        So whoever asks again, however often, puts nothing off.
+        """
+        kills_at_s = time.monotonic() + plan.kills_after_s
+        if self._kills_at_s is not None and self._kills_at_s <= kills_at_s:
+            return
+        self._kills_at_s = kills_at_s
         self._steps = list(plan.steps)
         self._killing = False
         self._walking = True
@@ -128,6 +138,7 @@ class PlanWalk:
 
     def _stuck(self) -> None:
         """Told once; the looks go on, since what is stuck in the kernel may come out of it."""
+        self._kills_at_s = None
         tree = self._tree()
         self._on_stuck(() if tree is None else tuple(map(str, survivors(tree))))
 
@@ -145,6 +156,7 @@ class PlanWalk:
     def stop(self) -> None:
         """Walk no further. May be called twice."""
         self._walking = False
+        self._kills_at_s = None
         for name in ("kill plan", "kill plan rest", "kill plan recheck"):
             self._loop.cancel(name)
         if self._watched >= 0:

@@ -150,7 +150,7 @@ class Attempts:
                 self.runner.post(attempt, AttemptEvent.BEGIN)
 
     def cancel(self, attempt: Attempt, intent: CancelIntent) -> None:
-        """End exactly this one. The first intent stands; its kill plan is walked again each time."""
+        """End exactly this one. The first intent stands, and its kill plan is begun once: to ask again puts nothing off."""
         attempt.cancel = attempt.cancel or intent
         if attempt.state is AttemptState.ACCEPTED:
             self._waiting.pop(attempt.id, None)

@@ -67,6 +67,16 @@ class KillPlan:
             if grace_s is None and place + 1 < len(self.steps):
                 raise InvalidArgument("cannot use a kill plan that waits for ever before its last step")
 
+    @property
+    def kills_after_s(self) -> float:
+        """How long after its beginning its first SIGKILL comes; infinity where it has none."""
+        waited_s = 0.0
+        for signal, grace_s in self.steps:
+            if signal == _signal.SIGKILL:
+                return waited_s
+            waited_s += grace_s or 0.0
+        return float("inf")
+
     @classmethod
     def default(cls) -> KillPlan:
         """SIGTERM, 10 seconds, SIGKILL until gone."""
