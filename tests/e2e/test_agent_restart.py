@@ -18,7 +18,7 @@ from spurproc.proto.codec import PROTOCOL_VERSION
 from tests.agents import NOTHING_LEFT, Agents, step_of
 from tests.node_tree import NodeTree
 from tests.releases import NEXT_AGENT, Site
-from tests.steps import Gate
+from tests.steps import Gate, Steps
 
 ANOTHER_BOOT = "00000000-0000-4000-8000-000000000000"
 pytestmark = [pytest.mark.needs_root, pytest.mark.needs_cgroup_v2]
@@ -124,13 +124,13 @@ def test_of_a_hundred_folders_the_bad_one_stops_nothing(tmp_path: Path) -> None:
             assert agent.ask("drains") == []
 
 
-def _claim_the_gpu_of_the_first(database: Path) -> None:
-    """Of two attempts, in the store."""
+def _claim_of_the_first(database: Path, what: str) -> None:
+    """Of two attempts, in the store: the second is to have had the same GPUs, or CPUs."""
     with closing(sqlite3.connect(database)) as connection, connection:
         first, second = (
             json.loads(one) for (one,) in connection.execute("SELECT allocation FROM attempts ORDER BY job_id").fetchall()
         )
-        claim = json.dumps(second | {"gpus": first["gpus"]}).encode()
+        claim = json.dumps(second | {what: first[what]}).encode()
         connection.execute("UPDATE attempts SET allocation = ? WHERE job_id = 2", (claim,))
 
 
@@ -143,7 +143,7 @@ def test_of_two_that_claim_one_gpu_the_later_is_fenced(tmp_path: Path) -> None:
             agent.submit(f"sleep 1000 & read x <{gate.path}; exit 6", resources=ResourceRequest(gpus=1))
             agent.until(name, "running")
         agent.stop()
-        _claim_the_gpu_of_the_first(agent.path / "agent.db")
+        _claim_of_the_first(agent.path / "agent.db", "gpus")
         fenced = agent.steps.descriptor_of(2, 1, step_of(2).step_id)
         assert fenced.leader is not None
         assert fenced.cgroup is not None
@@ -159,6 +159,29 @@ def test_of_two_that_claim_one_gpu_the_later_is_fenced(tmp_path: Path) -> None:
         assert agent.ask("claims") == {"1.1": [0]}
         gate.open()
         assert agent.ended(1) == "exited 6"
+
+
+def test_one_that_is_fenced_holds_all_that_it_uses_until_it_is_gone(tmp_path: Path) -> None:
+    """Though its only CPU is another's: its licence is nobody else's while it lives, and why it ends is shown."""
+    begun, gate = Gate(tmp_path / "begun"), Gate(tmp_path / "gate")
+    with Agents(tmp_path / "state", {"generic": "license=1"}).start() as agent:
+        agent.submit("sleep 1000")
+        agent.until("1.1", "running")
+        deaf = f"trap '' TERM; echo >{begun.path}; read x <{gate.path}"
+        agent.submit(deaf, resources=ResourceRequest(generic={"license": 1}), kill_plan=Steps.patient)
+        begun.path.read_bytes()
+        agent.until("2.1", "running")
+        agent.stop()
+        _claim_of_the_first(agent.path / "agent.db", "cpus")
+        agent.start()
+        agent.until("2.1", "ending")
+        assert agent.ask("claims") == {"1.1": [0], "2.1": [0]}
+        assert agent.ask("node")[1]["generic"] == {}
+        assert ["CPU 0: 1.1 holds it" in why for why in agent.ask("held")] == [True]
+        gate.open()
+        agent.until("2.1", "none")
+        assert agent.ask("claims") == {"1.1": [0]}
+        assert agent.ask("node")[1]["generic"] == {"license": 1}
 
 
 def test_a_lower_attempt_beside_a_higher_is_fenced_and_removed(tmp_path: Path) -> None:

@@ -83,6 +83,8 @@ class Naive:
 
     node: Inventory
     claims: dict[AttemptId, tuple[Allocation, bool]] = field(default_factory=dict)
+    beside: set[AttemptId] = field(default_factory=set)
+    """Those that may share what they have with others."""
 
     def has_cpu(self, cpu: int) -> bool:
         """Whether anybody has it."""
@@ -188,6 +190,16 @@ class Histories(RuleBasedStateMachine):
         assert caught.value.clashes
         assert set(caught.value.claimants) <= set(self.naive.claims)
 
+    @rule(wanted=ALLOCATIONS)
+    def restore_beside(self, wanted: Allocation) -> None:
+        """All of it is taken, whoever has it. Its CPUs and GPUs are what others may have."""
+        self.attempts += 1
+        key = AttemptId(1, self.attempts)
+        shared = any(map(self.naive.has_cpu, wanted.cpus)) or any(map(self.naive.has_gpu, wanted.gpus))
+        assert self.table.restore_beside(key, wanted) is shared
+        self.naive.claims[key] = (wanted, False)
+        self.naive.beside.add(key)
+
     @precondition(lambda self: self.naive.claims)
     @rule(which=st.integers(0, 5))
     def release(self, which: int) -> None:
@@ -255,8 +267,8 @@ class Histories(RuleBasedStateMachine):
 
     @invariant()
     def nothing_has_two_holders(self) -> None:
-        """Nor a GPU under two names."""
-        held = [allocation for allocation, _ in self.naive.claims.values()]
+        """Nor a GPU under two names; but for those that run beside others."""
+        held = [allocation for key, (allocation, _) in self.naive.claims.items() if key not in self.naive.beside]
         cpus = [cpu for allocation in held for cpu in allocation.cpus]
         names = [name for allocation in held for gpu in allocation.gpus for name in gpu.names]
         assert len(set(cpus)) == len(cpus)
@@ -269,7 +281,9 @@ class Histories(RuleBasedStateMachine):
         held = [allocation for allocation, _ in self.naive.claims.values()]
         assert set(missing.cpus) == {cpu for allocation in held for cpu in allocation.cpus} - set(node.cpus)
         there = [gpu.names for gpu in node.gpus]
-        assert set(missing.gpus) == {gpu for allocation in held for gpu in allocation.gpus if gpu.names not in there}
+        gone = {gpu for allocation in held for gpu in allocation.gpus if gpu.names not in there}
+        assert set(missing.gpus) <= gone
+        assert all(any(set(gpu.names) & set(one.names) for one in missing.gpus) for gpu in gone)
         assert missing.memory_bytes == max(0, sum(allocation.memory_bytes for allocation in held) - node.memory_bytes)
 
 
@@ -277,7 +291,11 @@ def rebuilt(table: ResourceTable) -> ResourceTable:
     """Another one, from what a database has of this one."""
     another = ResourceTable(table.known)
     for key, claim in table.claims.items():
-        another.restore(key, Allocation.from_json(claim.allocation.to_json(), "a row"))
+        allocation = Allocation.from_json(claim.allocation.to_json(), "a row")
+        try:
+            another.restore(key, allocation)
+        except Conflict:
+            another.restore_beside(key, allocation)
     another.apply_inventory(table.inventory)
     return another
 

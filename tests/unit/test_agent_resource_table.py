@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from spurproc.agent.inventory.reading import Gpu, Inventory
 from spurproc.agent.resources.allocation import Allocation
@@ -83,19 +84,31 @@ def test_a_second_claim_is_refused_by_thing_and_holder(table: ResourceTable) -> 
     assert LATER not in table.claims
 
 
-def test_what_runs_claims_the_rest(table: ResourceTable) -> None:
-    """What no other has is its own, though the node has not got it, or not so much; what it gives back is that and no more."""
+def test_what_runs_claims_all_that_it_uses(table: ResourceTable) -> None:
+    """Also what another has, and what the node has not got, or not so much; what it gives back is that and no more."""
     table.restore(FIRST, Allocation(cpus=(1,), gpus=(gpu(0x41),), generic={"license": 2}))
     free = table.free
     wanted = Allocation(cpus=(0, 1, 9), memory_bytes=5000, gpus=(gpu(0x41), gpu(0x99)), generic={"license": 1})
-    rest = table.restore_rest(SECOND, wanted)
-    assert rest == Allocation(cpus=(0, 9), memory_bytes=5000, gpus=(gpu(0x99),), generic={"license": 1})
+    assert table.restore_beside(SECOND, wanted)
     assert (table.missing.cpus, table.missing.gpus) == ((9,), (gpu(0x99),))
     assert 0 not in table.free.cpus
     assert table.free.memory_bytes == 0
-    assert table.restore_rest(LATER, Allocation(cpus=(0, 1))) is None
-    assert table.release(SECOND) == rest
+    assert table.release(SECOND) == wanted
     assert table.free == free
+    assert not table.restore_beside(LATER, Allocation(cpus=(2,), memory_bytes=5000))
+
+
+def test_one_that_was_left_nothing_holds_all_the_same(table: ResourceTable) -> None:
+    """Not one CPU is its own: its licences are nobody else's, and its CPU and GPU not even once the other has given them back."""
+    shared = Allocation(cpus=(1,), gpus=(gpu(0x41),))
+    table.restore(FIRST, shared)
+    table.restore_beside(SECOND, replace(shared, memory_bytes=600, generic={"license": 2}))
+    assert table.free == Inventory(cpus=(0, 2, 3), memory_bytes=400, gpus=(gpu(0x65),))
+    table.release(FIRST)
+    assert table.free.cpus == (0, 2, 3)
+    assert table.free.gpus == (gpu(0x65),)
+    table.release(SECOND)
+    assert table.free == NODE
 
 
 def test_who_holds_something_gets_nothing_else(table: ResourceTable) -> None:

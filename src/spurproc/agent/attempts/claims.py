@@ -30,15 +30,13 @@ def restore(around: Surroundings, taken: Iterable[Attempt]) -> None:
 
 
 def _restore_one(around: Surroundings, attempt: Attempt, allocation: Allocation) -> None:
-    """Where another has a CPU or a GPU of it, it ends, and holds the rest until then. Any other runs on, and is shown."""
+    """Where another has a CPU or a GPU of it, it ends, and holds all that it uses until then. Any other runs on."""
     try:
         around.resources.restore(attempt.id, allocation)
     except Conflict as conflict:
         around.log.warning("its claim clashes", attempt=str(attempt.id), why=str(conflict))
-        rest = around.resources.restore_rest(attempt.id, allocation)
-        attempt.holds = rest is not None
-        attempt.held_because = str(conflict)
-        if rest != allocation and attempt.state in LIVE:
+        shared = around.resources.restore_beside(attempt.id, allocation)
+        if shared and attempt.state in LIVE:
             attempt.node_fault = str(conflict)
             attempt.cancel = attempt.cancel or by_agent(around, str(conflict))
 

@@ -206,7 +206,7 @@ def _why_held(attempt: Attempt) -> str | None:
         return attempt.held_because or "it cannot be told what becomes of it"
     if attempt.refused_because is not None and not attempt.reported:
         return f"its report was refused: {attempt.refused_because}"
-    return None if attempt.holds or attempt.state not in (AttemptState.RUNNING, AttemptState.ENDING) else attempt.held_because
+    return attempt.node_fault if attempt.state is AttemptState.ENDING else None  # another holds what it holds
 
 
 def _path(stream: object) -> RawText | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import TypeVar
 
 from spurproc.agent.inventory.reading import Gpu, Inventory
 from spurproc.agent.resources.allocation import Allocation
@@ -10,38 +11,47 @@ from spurproc.proto.attempt_id import AttemptId
 
 __all__ = ["Holdings"]
 
+T = TypeVar("T")
+
 
 class Holdings:
     """All that is allocated, from the side of the things."""
 
     def __init__(self) -> None:
-        self.cpus: dict[int, AttemptId] = {}
-        self.gpus: dict[str, AttemptId] = {}
+        self.cpus: dict[int, tuple[AttemptId, ...]] = {}
+        """In the order in which they claimed it. More than one only where more than one uses it, whoever was to have it."""
+        self.gpus: dict[str, tuple[AttemptId, ...]] = {}
         """By each of the names of a GPU: who shares one with a GPU that is held may be the same device."""
         self.memory_bytes = 0
         self.generic: dict[str, int] = {}
 
     def add(self, key: AttemptId, allocation: Allocation) -> None:
         """`key` holds it from now on."""
-        self.cpus.update(dict.fromkeys(allocation.cpus, key))
-        self.gpus.update(dict.fromkeys(_names(allocation), key))
+        for cpu in allocation.cpus:
+            self.cpus[cpu] = (*self.cpus.get(cpu, ()), key)
+        for gpu_name in _names(allocation):
+            self.gpus[gpu_name] = (*self.gpus.get(gpu_name, ()), key)
         self.memory_bytes += allocation.memory_bytes
         for name, count in allocation.generic.items():
             self.generic[name] = self.generic.get(name, 0) + count
 
-    def remove(self, allocation: Allocation) -> None:
-        """Nobody holds it any more."""
+    def remove(self, key: AttemptId, allocation: Allocation) -> None:
+        """`key` holds it no more."""
         for cpu in allocation.cpus:
-            del self.cpus[cpu]
-        for name in _names(allocation):
-            del self.gpus[name]
+            _let_go(self.cpus, cpu, key)
+        for gpu_name in _names(allocation):
+            _let_go(self.gpus, gpu_name, key)
         self.memory_bytes -= allocation.memory_bytes
         for name, count in allocation.generic.items():
             self.generic[name] -= count
 
+    def holder_of_cpu(self, cpu: int) -> AttemptId | None:
+        """Who has it, and had it first."""
+        return next(iter(self.cpus.get(cpu, ())), None)
+
     def holder_of(self, gpu: Gpu) -> AttemptId | None:
         """Who has it, or a GPU at its address, or one with its UUID."""
-        return next((self.gpus[name] for name in gpu.names if name in self.gpus), None)
+        return next((self.gpus[name][0] for name in gpu.names if name in self.gpus), None)
 
     def free_of(self, inventory: Inventory) -> Inventory:
         """What of it nobody has. What is held and not in it takes nothing from the rest, and less than nothing is never free."""
@@ -64,6 +74,14 @@ class Holdings:
         """The memory and the generic resources that are held and that it has not got any more."""
         generic = {name: count - inventory.generic.get(name, 0) for name, count in self.generic.items()}
         return max(0, self.memory_bytes - inventory.memory_bytes), _above_zero(generic)
+
+
+def _let_go(holders: dict[T, tuple[AttemptId, ...]], thing: T, key: AttemptId) -> None:
+    left = tuple(holder for holder in holders[thing] if holder != key)
+    if left:
+        holders[thing] = left
+    else:
+        del holders[thing]
 
 
 def _names(allocation: Allocation) -> Iterator[str]:

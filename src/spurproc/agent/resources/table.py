@@ -6,7 +6,7 @@ which the recorded claims were made; `restore` for each of them; and then `apply
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -69,15 +69,15 @@ class ResourceTable:
         memory_bytes, generic = self._held.beyond(self._inventory)
         claims = self._claims.values()
         return Inventory(
-            cpus=tuple(sorted(cpu for claim in claims for cpu in self._cpus_missing(claim))),
+            cpus=tuple(sorted({cpu for claim in claims for cpu in self._cpus_missing(claim)})),
             memory_bytes=memory_bytes,
-            gpus=tuple(sorted((gpu for claim in claims for gpu in self._gpus_missing(claim)), key=str)),
+            gpus=_apart(gpu for claim in claims for gpu in self._gpus_missing(claim)),
             generic=generic,
         )
 
     @property
     def known(self) -> Inventory:
-        """The inventory with all that is missing: every claim is good under it. To be recorded for the next start."""
+        """The inventory with all that is missing: what was given is good under it. To be recorded for the next start."""
         missing = self.missing
         replaced = {name for gpu in missing.gpus for name in gpu.names}
         gpus = [gpu for gpu in self._inventory.gpus if replaced.isdisjoint(gpu.names)]
@@ -129,27 +129,24 @@ class ResourceTable:
         self._raise_if_claimed(key)
         self._take(key, Claim(allocation=allocation))
 
-    def restore_rest(self, key: AttemptId, allocation: Allocation) -> Allocation | None:
-        """Claim of it whatever no other has, and what of that the node has not got is `missing`. None: not one CPU is left of it.
+    def restore_beside(self, key: AttemptId, allocation: Allocation) -> bool:
+        """Claim exactly this for what runs, and uses all of it: what the node has not got is `missing`.
 
-        For what runs, and holds it all the same. Raises Conflict where `key` holds something already.
+        Whether another has a CPU or a GPU of it; that is free once both have given it back. Raises Conflict where `key` holds
+        something already.
         """
         self._raise_if_claimed(key)
-        cpus = tuple(cpu for cpu in allocation.cpus if cpu not in self._held.cpus)
-        if not cpus:
-            return None
-        gpus = tuple(gpu for gpu in allocation.gpus if self._held.holder_of(gpu) is None)
-        rest = msgspec.structs.replace(allocation, cpus=cpus, gpus=gpus)
-        self._claims[key] = Claim(allocation=rest)
-        self._held.add(key, rest)
-        return rest
+        shared = self._shares(allocation)
+        self._claims[key] = Claim(allocation=allocation)
+        self._held.add(key, allocation)
+        return shared
 
     def release(self, key: AttemptId) -> Allocation:
         """Give back all that `key` holds, once. Raises NotHeld for a second time, and changes nothing."""
         claim = self._claims.pop(key, None)
         if claim is None:
             raise NotHeld(key)
-        self._held.remove(claim.allocation)
+        self._held.remove(key, claim.allocation)
         return claim.allocation
 
     def apply_inventory(self, inventory: Inventory) -> None:
@@ -175,6 +172,10 @@ class ResourceTable:
         self._claims[key] = claim
         self._held.add(key, claim.allocation)
 
+    def _shares(self, wanted: Allocation) -> bool:
+        """Whether another has a CPU or a GPU of it. Memory and what is counted nobody has in particular."""
+        return any(cpu in self._held.cpus for cpu in wanted.cpus) or any(self._held.holder_of(gpu) for gpu in wanted.gpus)
+
     def _clashes(self, wanted: Allocation) -> Iterator[Clash]:
         yield from self._cpu_clashes(wanted)
         yield from self._gpu_clashes(wanted)
@@ -183,7 +184,7 @@ class ResourceTable:
     def _cpu_clashes(self, wanted: Allocation) -> Iterator[Clash]:
         there = set(self._inventory.cpus)
         for cpu in wanted.cpus:
-            holder = self._held.cpus.get(cpu)
+            holder = self._held.holder_of_cpu(cpu)
             if holder is not None:
                 yield _busy(f"CPU {cpu}", holder)
             elif cpu not in there:
@@ -217,6 +218,17 @@ class ResourceTable:
     def _is_gone(self, gpu: Gpu) -> bool:
         """A device with another UUID at its address is not the one that was there."""
         return all(other.names != gpu.names for other in self._inventory.gpus)
+
+
+def _apart(gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
+    """Each device once, though more than one claims it, or what was or is at its address."""
+    seen: set[str] = set()
+    kept: list[Gpu] = []
+    for gpu in gpus:
+        if seen.isdisjoint(gpu.names):
+            kept.append(gpu)
+            seen.update(gpu.names)
+    return tuple(sorted(kept, key=str))
 
 
 def _busy(thing: str, holder: AttemptId) -> Clash:
