@@ -36,7 +36,7 @@ OURS = {b"HOME": b"/root", b"PATH": b"/bin", b"LC_ALL": b"C", b"SECRET": b"x", b
 
 def typed(**fields: Any) -> Typed:
     values: dict[str, Any] = {"script": None, "arguments": ("true",), "request": ResourceRequest(), "export": "", "env": ()}
-    unset: tuple[str, ...] = ("name", "time_limit_s", "output", "error", "stdin", "work_dir", "kill_plan")
+    unset: tuple[str, ...] = ("name", "time_limit_s", "output", "error", "stdin", "work_dir", "kill_plan", "pids_max")
     return Typed(**{**dict.fromkeys(unset), **values, "requeue": False, **fields})
 
 
