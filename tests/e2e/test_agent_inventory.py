@@ -266,6 +266,18 @@ def test_a_kernel_that_does_not_answer_holds_up_nothing(node: Node) -> None:
     assert node.agent.stop() == 0
 
 
+def test_what_is_configured_and_not_there_is_shown(tmp_path: Path) -> None:
+    """A name that was mistyped gives jobs less than was meant."""
+    tree = NodeTree("nvidia", tmp_path)
+    tree.write(CPUSET, "0-1\n")
+    settings = {"cpus": f"{min(os.sched_getaffinity(0))},65535", "gpus": f"{FIRST},GPU-mistyped"}
+    with Agents(tmp_path / "state", settings, root=tree.root).start() as agent:
+        assert [gpu["pci_address"] for gpu in agent.ask("node")[0]["gpus"]] == [FIRST]
+        (problem,) = agent.ask("problems")
+        assert problem == "configured for jobs, and not there: CPU 65535, GPU GPU-mistyped"
+        agent.await_fact("what is configured is not there")
+
+
 def test_a_gpu_that_nothing_can_name_to_a_job_is_given_to_none(tmp_path: Path) -> None:
     """An AMD GPU without a unique id: its job would see none, or another. It is shown, and no job waits for it for ever."""
     tree = NodeTree("amd", tmp_path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from spurproc.agent.cli.failure import AgentRefused, AgentUnreachable
 from spurproc.agent.resources.request import ResourceRequest
 from spurproc.agent.service.listening import Address
 from spurproc.agent.service.replies import Changed, Ended
-from spurproc.errors import AlreadyGone, Busy, InvalidArgument, NotPermitted, Unsupported, WaitTimeout
+from spurproc.errors import AlreadyGone, Busy, InvalidArgument, NotPermitted, SystemCallError, Unsupported, WaitTimeout
 from spurproc.proto.attempt_id import AttemptId
 from tests.agent_service import SAID_WITHIN_S, AgentDesk, spec_of
 from tests.pace import at_this_pace
@@ -280,7 +280,8 @@ def test_a_long_path_is_reached(commons: Path) -> None:
 
 def test_an_address_is_replaced_and_removed_if_it_is_ours(tmp_path: Path) -> None:
     path = tmp_path / "s"
-    path.write_text("left over")
+    with socket.socket(socket.AF_UNIX) as left_over:
+        left_over.bind(str(path))
     first = Address.listen_at(str(path))
     assert path.is_socket()
     assert path.stat().st_mode & 0o777 == 0o666
@@ -290,6 +291,17 @@ def test_an_address_is_replaced_and_removed_if_it_is_ours(tmp_path: Path) -> Non
     second.close()
     second.close()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("make", [Path.touch, Path.mkdir, os.mkfifo, lambda path: path.symlink_to("/nowhere")])
+def test_what_is_no_socket_is_not_replaced(tmp_path: Path, make: Callable[[Path], object]) -> None:
+    """A path that was mistyped may be somebody's file."""
+    path = tmp_path / "s"
+    make(path)
+    before = path.lstat()
+    with pytest.raises(SystemCallError, match=f"cannot listen at '{path}': what stands there is no socket"):
+        Address.listen_at(str(path))
+    assert (path.lstat(), list(tmp_path.iterdir())) == (before, [path])
 
 
 def test_an_address_in_a_removed_folder_is_none(tmp_path: Path) -> None:
@@ -309,8 +321,8 @@ def test_an_address_in_a_removed_folder_is_none(tmp_path: Path) -> None:
     ("make", "why"),
     [
         (lambda path: None, "there is no socket; start it with `spurd serve`"),
-        (lambda path: path.write_text(""), "nobody listens there; start it"),
-        (lambda path: path.mkdir(), "nobody listens there"),
+        (lambda path: path.write_text(""), "what stands there is no socket"),
+        (lambda path: path.mkdir(), "what stands there is no socket"),
         (lambda path: path.symlink_to("nowhere"), "there is no socket"),
     ],
 )

@@ -43,7 +43,10 @@ def test_a_job_that_is_not_there_is_named(spurd: Spurd) -> None:
     ("option", "text", "names"),
     [
         ("--cpus", "0", "'--cpus'"),
-        ("--cpus", "x", "'--cpus'"),
+        ("--cpus", "x", "'--cpus': 'x' is not a whole number from 1 to 999999999"),
+        ("--cpus", "1_0", "'1_0' is not a whole number"),
+        ("--cpus", "\u0663", "is not a whole number"),
+        ("--pids", "9" * 30, "'--pids'"),
         ("--memory", "lots", "'lots' is not a size"),
         ("--gpus", "many", "'many' is not a number of GPUs"),
         ("--gpus", "0:nvidia", "gpu_kind"),
@@ -75,7 +78,10 @@ _OF_A_JOB = [
     ("--name", "a/b", "name: 'a/b' is no name"),
     ("--name", "\x1b[31m", "is no name"),
     ("--output", "%q", "'%q' in '%q' is none of"),
-    ("--error", "", "stderr"),
+    ("--error", "", "--error: '' is no path"),
+    ("--input", "%", "--input: '%' in '%' is none of"),
+    ("--pids", "999999999999", "'--pids'"),
+    ("--key", "\udcff", r"'\xff' is not UTF-8"),
     ("--key", "", "key: ''"),
     ("--key", "k" * 300, "key:"),
     ("--user", "nobody-such", "there is no user 'nobody-such'"),
@@ -106,7 +112,15 @@ def test_a_script_that_cannot_run_is_named(spurd: Spurd, tmp_path: Path) -> None
         (tmp_path / "s").write_bytes(content)
         said = spurd.here("submit", tmp_path / "s")
         assert said.code == 2
-        assert_one_line(said, why)
+        assert_one_line(said, f"cannot submit the script '{tmp_path}/s': ", why)
+
+
+def test_a_word_that_is_not_utf_8_is_named(spurd: Spurd) -> None:
+    spurd.here(*SUBMIT)
+    for command in (["cancel", "1"], ["requeue", "1"], ["drain"]):
+        said = spurd.here(*command, "--why", "a\udcff")
+        assert said.code == 2
+        assert_one_line(said, r"'a\xff' is not UTF-8")
 
 
 def test_a_script_that_cannot_be_read_is_named(spurd: Spurd, tmp_path: Path) -> None:
@@ -148,7 +162,7 @@ def test_other_things_in_the_place_of_the_socket(nowhere: Spurd, tmp_path: Path)
         make(path)
         said = nowhere.here("jobs", "--socket", path)
         assert said.code == 3
-        assert_one_line(said, "nobody listens there")
+        assert_one_line(said, f"cannot reach the agent at '{path}': what stands there is no socket")
 
 
 def test_a_configuration_that_cannot_be_used(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -191,6 +191,45 @@ def test_a_file_that_is_no_toml_is_named_with_the_line(write: Write, text: str, 
     assert problem.startswith(f"cannot read {file}, line {line}{reason}")
 
 
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"log_level = 'info'\nnode_name = '\xff'\n", "line 2 is not UTF-8"),
+        (b"\xef\xbb\xbflog_level = 'info'\n", "line 1 begins with a byte order mark"),
+        (b"a = " + b"[" * 5000 + b"]" * 5000, "its values are nested too deeply"),
+        (b"a." * 5000 + b"b = 1\n", "its values are nested too deeply"),
+    ],
+    ids=["bytes", "mark", "lists", "tables"],
+)
+def test_a_file_that_is_no_text_of_ours_is_named(tmp_path: Path, content: bytes, reason: str) -> None:
+    file = tmp_path / "c.toml"
+    file.write_bytes(content)
+    (problem,) = problems_of({}, str(file))
+    assert problem.startswith(f"cannot read {file}: {reason}")
+
+
+def test_an_empty_name_of_a_file_names_none() -> None:
+    """As of a variable that is not set: the default file is not what was meant."""
+    (problem,) = problems_of({}, "")
+    assert problem == "cannot read '': --config names no file"
+
+
+@pytest.mark.parametrize("name", ["state_dir", "socket_path", "output_pattern", "gpus"])
+def test_a_value_that_is_not_utf_8_is_named(name: str) -> None:
+    """Neither a record nor a message could hold it."""
+    (problem,) = problems_of({name: "/a\udcff"})
+    assert problem == rf"cannot use {name} (flag --{name.replace('_', '-')}): '/a\udcff' is not UTF-8"
+    (problem,) = problems_of({}, **{f"SPURD_{name.upper()}": "/a\udcff"})
+    assert problem.endswith("is not UTF-8")
+
+
+def test_a_hook_that_is_no_program_is_warned_about(tmp_path: Path) -> None:
+    """Not refused: it may be put there later."""
+    (tmp_path / "hook").touch()
+    (warning,) = load({"prolog_argv": f"{tmp_path}/hook", "epilog_argv": "/bin/true"}).warnings
+    assert warning == f"prolog_argv (flag --prolog-argv): '{tmp_path}/hook' is no program that can be run, so far"
+
+
 def test_a_wrong_value_that_does_not_count_is_not_judged(write: Write) -> None:
     """A flag helps past a bad file."""
     file = write("log_level = 'loud'\n")
@@ -239,7 +278,12 @@ def test_what_is_no_file_of_ours_is_refused_and_blocks_nobody(tmp_path: Path, ki
         path.write_bytes(b"\xff" if kind == "binary" else b"")
         path.chmod(0o646 if kind == "mode" else 0o644)
     (problem,) = problems_of({}, str(path))
-    expected = {"fifo": "not a regular file", "folder": "not a regular file", "mode": "others may write it", "binary": "utf-8"}
+    expected = {
+        "fifo": "not a regular file",
+        "folder": "not a regular file",
+        "mode": "others may write it",
+        "binary": "line 1 is not",
+    }
     assert expected[kind] in problem
 
 

@@ -42,6 +42,7 @@ class Reader:
     """Reads what it is told."""
 
     left_out: dict[str, str] = {}  # noqa: RUF012 - never changed
+    not_there = ()
 
     def __init__(self, found: Inventory) -> None:
         self.found = found

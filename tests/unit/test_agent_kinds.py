@@ -123,6 +123,12 @@ def test_no_value_of_a_file_is_worse_than_a_wrong_one(name: str, value: object) 
         ("node_name", "a/b"),
         ("node_name", ""),
         ("output_pattern", "a\nb"),
+        ("output_pattern", "%q"),
+        ("output_pattern", "100%"),
+        ("output_pattern", "x" * 4096),
+        ("kill_plan", "TERM"),
+        ("kill_plan", "KILL:5,TERM"),
+        ("kill_plan", "TERM:3601,KILL"),
         ("state_dir", ""),
     ],
 )

@@ -12,6 +12,7 @@ from typing import TypeVar, cast
 from spurproc.agent.cli.failure import AgentRefused, AgentUnreachable
 from spurproc.agent.service.replies import Refusal, Refused, Reply
 from spurproc.agent.service.requests import Request
+from spurproc.command_line.escape import escaped
 from spurproc.errors import (
     AlreadyGone,
     Busy,
@@ -38,6 +39,7 @@ class AgentLines:
         """Takes `end`. `where`: how the agent was reached, for people; `timeout_s`: for each answer that is asked for."""
         self._end = end
         self._where = where
+        self._answer = f"the answer of the agent at {where!r}"
         self._timeout_s = timeout_s
         self._bytes = bytearray()
 
@@ -69,7 +71,7 @@ class AgentLines:
         """Say it, and wait for no answer. Raises AgentUnreachable."""
         self._end.settimeout(self._timeout_s)
         try:
-            self._end.sendall(encode(request) + b"\n")
+            self._end.sendall(_encoded(request))
         except TimeoutError:
             raise AgentUnreachable(str(self._silent())) from None
         except OSError:
@@ -77,19 +79,19 @@ class AgentLines:
 
     def received(self, deadline: float) -> Reply:
         """The next that it says. Raises WaitTimeout at `deadline`, a monotonic time; else as `ask`."""
-        reply = decode(self._line(deadline), cast("type[Reply]", Reply), "the agent's answer")
+        reply = decode(self._line(deadline), cast("type[Reply]", Reply), self._answer)
         if isinstance(reply, Refused):
             raise _error_of(reply)
         return reply
 
     def odd(self, reply: object) -> RecordInvalid:
         """What to raise where that was no answer."""
-        return RecordInvalid("the agent's answer", f"{type(reply).__name__} is none to what was asked")
+        return RecordInvalid(self._answer, f"{type(reply).__name__} is none to what was asked")
 
     def _line(self, deadline: float) -> bytes:
         while (end := self._bytes.find(b"\n")) < 0:
             if len(self._bytes) > _REPLY_LIMIT_BYTES:
-                raise RecordInvalid("the agent's answer", f"it has more than {_REPLY_LIMIT_BYTES} bytes")
+                raise RecordInvalid(self._answer, f"it has more than {_REPLY_LIMIT_BYTES} bytes")
             self._bytes += self._some(deadline)
         line = bytes(self._bytes[:end])
         del self._bytes[: end + 1]
@@ -113,6 +115,14 @@ class AgentLines:
 
     def _hung_up(self, why: str) -> AgentUnreachable:
         return AgentUnreachable(f"cannot ask the agent at {self._where!r}: {why}; ask again once it is there", comes_back=True)
+
+
+def _encoded(request: Request) -> bytes:
+    """Raises InvalidArgument for a word that JSON has no form for: one with a byte that is no UTF-8."""
+    try:
+        return encode(request) + b"\n"
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(f"'{escaped(error.object)}' is not UTF-8, which what is told to the agent has to be") from None
 
 
 def _error_of(refused: Refused) -> SpurprocError:

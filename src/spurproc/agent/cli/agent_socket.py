@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import stat
 import struct
 
 from spurproc.agent.cli.failure import AgentUnreachable
@@ -42,14 +43,16 @@ def _reach(end: socket.socket, where: str, timeout_s: float) -> None:
         finally:
             os.close(folder_fd)
     except OSError as error:
-        comes_back = error.errno in _NOBODY_THERE
-        raise AgentUnreachable(f"cannot reach the agent at {where!r}: {_why_unreachable(error)}", comes_back=comes_back) from None
+        why = f"cannot reach the agent at {where!r}: {_why_unreachable(error, where)}"
+        raise AgentUnreachable(why, comes_back=error.errno in _NOBODY_THERE) from None
 
 
-def _why_unreachable(error: OSError) -> str:
+def _why_unreachable(error: OSError, where: str) -> str:
     match error.errno:
         case errno.ENOENT | errno.ENOTDIR:
             return f"there is no socket; {_START}"
+        case errno.ECONNREFUSED if not _is_socket(where):
+            return "what stands there is no socket; name another one by --state-dir or --socket"
         case errno.ECONNREFUSED:
             return f"nobody listens there; {_START}"
         case errno.EACCES | errno.EPERM:
@@ -58,6 +61,13 @@ def _why_unreachable(error: OSError) -> str:
             return "it takes no connection; it is stopped, or too busy"
         case _:
             return os.strerror(error.errno or 0)
+
+
+def _is_socket(path: str) -> bool:
+    try:
+        return stat.S_ISSOCK(os.stat(path).st_mode)
+    except OSError:
+        return True  # it is about to come or to go
 
 
 def _check_server(end: socket.socket, where: str) -> None:

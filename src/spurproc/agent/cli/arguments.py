@@ -17,6 +17,7 @@ from spurproc.errors import InvalidArgument
 from spurproc.proto.attempt_id import AttemptId
 
 __all__ = [
+    "COUNT",
     "DURATION",
     "GENERIC",
     "GPUS",
@@ -98,6 +99,13 @@ def parse_duration(text: str) -> float:
     return seconds
 
 
+def parse_count(text: str) -> int:
+    """A whole number from 1 on. Raises InvalidArgument."""
+    if not _COUNT.fullmatch(text) or int(text) == 0:
+        raise InvalidArgument(f"{_shown(text)} is not a whole number from 1 to 999999999")
+    return int(text)
+
+
 def parse_gpus(text: str) -> Gpus:
     """`2`, or `2:nvidia`. Raises InvalidArgument."""
     count, colon, kind = text.partition(":")
@@ -145,6 +153,7 @@ class _Parsed(ParameterType[T]):
             self.fail(str(error), param, ctx)
 
 
+COUNT = _Parsed("count", parse_count)
 JOB = _Parsed("job", parse_job)
 SIZE = _Parsed("size", parse_size)
 DURATION = _Parsed("duration", parse_duration)

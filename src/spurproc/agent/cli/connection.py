@@ -89,7 +89,7 @@ class AgentClient:
             page = self._lines.ask(Jobs(uid=uid, states=states, before=before, limit=int(min(left, 200))), JobList)
             yield from page.jobs
             left -= len(page.jobs)
-            if not page.more:
+            if not page.more or not page.jobs:
                 return
             before = page.jobs[-1].attempt.job_id
 

@@ -7,6 +7,7 @@ import pwd
 
 import click
 
+from spurproc.agent.cli.arguments import COUNT
 from spurproc.agent.cli.exit_code import ExitCode
 from spurproc.agent.cli.fields import job_fields, resources_text, state_cell, time_text
 from spurproc.agent.cli.reach import Reach, agent_options
@@ -23,7 +24,7 @@ _UNENDED = ("queued", "dispatched", "held")
 @click.command("jobs")
 @click.option("--all", "-a", "ended_too", is_flag=True, help="Those that have ended as well.")
 @click.option("--user", metavar="USER", help="Of that user alone, by name or number; of others only root sees any.")
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, metavar="N", help="N of them at most.")
+@click.option("--limit", type=COUNT, default="50", show_default=True, metavar="N", help="N of them at most.")
 @json_option
 @agent_options
 def command(reach: Reach, ended_too: bool, user: str | None, limit: int, as_json: bool) -> Answer:

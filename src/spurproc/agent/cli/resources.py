@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from spurproc.agent.cli.arguments import GENERIC, GPUS, SIZE, Gpus
+from spurproc.agent.cli.arguments import COUNT, GENERIC, GPUS, SIZE, Gpus
 from spurproc.agent.resources.request import ResourceRequest
 from spurproc.errors import InvalidArgument
 
@@ -30,7 +30,7 @@ def resource_options(function: Callable[..., T]) -> Callable[..., T]:
         click.option("--generic", type=GENERIC, multiple=True, metavar="NAME=N", help="N of another resource. May be repeated."),
         click.option("--gpus", type=GPUS, default="0", metavar="N[:KIND]", help="GPUs, of any kind or of one."),
         click.option("--memory", "memory_bytes", type=SIZE, default="0", metavar="SIZE", help="Memory: 512M, 8G, ..."),
-        click.option("--cpus", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="CPUs."),
+        click.option("--cpus", type=COUNT, default="1", show_default=True, metavar="N", help="CPUs."),
     ):
         call = option(call)
     return call

@@ -22,6 +22,8 @@ __all__ = ["OF_LOGIN", "Owner", "Typed", "environment_of", "job_spec", "own_or",
 OF_LOGIN = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TZ", "USER")
 """What a job gets of an environment where nothing else is said, and `LC_*`."""
 _OF_USER = ("HOME", "LOGNAME", "SHELL", "USER")
+_OPTIONS = {"stdin": "--input", "stdout": "--output", "stderr": "--error", "work_dir": "--workdir", "pids_max": "--pids"}
+"""Where a field of a job has another name than what is typed for it."""
 _READ_BYTES = 1 << 18
 _NAME_LAST_BYTES = 128
 
@@ -108,7 +110,17 @@ class Typed:
 
 
 def job_spec(typed: Typed, owner: Owner, script: bytes | None, welcome: Welcome) -> JobSpec:
-    """With what the node says where nothing was typed. Raises InvalidArgument, which names the field."""
+    """With what the node says where nothing was typed. Raises InvalidArgument, which names what was typed."""
+    try:
+        return _job_spec(typed, owner, script, welcome)
+    except InvalidArgument as error:
+        field, colon, reason = str(error).partition(": ")
+        if colon and field == "script":
+            raise InvalidArgument(f"cannot submit the script {typed.script!r:.200}: {reason}") from None
+        raise InvalidArgument(f"{_OPTIONS.get(field, field)}{colon}{reason}") from None
+
+
+def _job_spec(typed: Typed, owner: Owner, script: bytes | None, welcome: Welcome) -> JobSpec:
     return JobSpec(
         name=typed.name if typed.name is not None else _default_name(typed),
         user=owner.user,

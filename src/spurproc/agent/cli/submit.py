@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from spurproc.agent.cli.arguments import DURATION, KILL_PLAN
+from spurproc.agent.cli.arguments import COUNT, DURATION, KILL_PLAN
 from spurproc.agent.cli.exit_code import ExitCode
 from spurproc.agent.cli.progress import Progress, submitted_text, warning_line
 from spurproc.agent.cli.reach import Reach, agent_options
@@ -38,7 +38,7 @@ class _Command(click.Command):
 @click.option("--wait", "waits", is_flag=True, help="Wait until it has ended, and pass its exit on.")
 @click.option("--name", metavar="NAME", help="For people, and `%x`; else after what it runs.")
 @resource_options
-@click.option("--pids", "pids_max", type=click.IntRange(min=1), metavar="N", help="Processes and threads at once, at most.")
+@click.option("--pids", "pids_max", type=COUNT, metavar="N", help="Processes and threads at once, at most.")
 @click.option("--time-limit", "time_limit_s", type=DURATION, metavar="TIME", help="It is ended after that: 90, 15m, 2h, 1:30:00.")
 @click.option("--output", "-o", metavar="PATTERN", help="Its output: %j job, %a attempt, %s step, %x name, %u user, %N node.")
 @click.option("--error", "-e", metavar="PATTERN", help="Its errors; else they go where its output goes.")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from spurproc.agent.configuration.kinds import AbsolutePath, Choice, Kind, Optional, Seconds, Text, Whole
+from spurproc.agent.configuration.kinds import AbsolutePath, Choice, Kind, Optional, Pattern, Seconds, Text, Whole
 from spurproc.agent.configuration.list_kinds import Argv, Counts, CpuList, Kills, Words
 
 __all__ = ["FIELDS", "FIELD_OF_NAME", "PREFIX", "Field", "default_config_file"]
@@ -172,7 +172,7 @@ FIELDS = (
     ),
     Field(
         name="kill_plan",
-        kind=Kills(),
+        kind=Kills(for_users=True),
         default="SIGTERM:10,SIGKILL",
         help="How a job is ended that brings no plan of its own.",
     ),
@@ -190,7 +190,7 @@ FIELDS = (
     ),
     Field(
         name="output_pattern",
-        kind=Text(),
+        kind=Pattern(),
         default="job-%j.%a.out",
         help="Where a job's output goes that names no file, from its work folder on: `%j %a %s %x %u %N`.",
     ),

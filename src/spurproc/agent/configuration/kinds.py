@@ -13,12 +13,13 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-__all__ = ["NUMBER", "AbsolutePath", "Choice", "Kind", "Optional", "Seconds", "Text", "Whole", "shown", "toml_string"]
+__all__ = ["NUMBER", "AbsolutePath", "Choice", "Kind", "Optional", "Pattern", "Seconds", "Text", "Whole", "shown", "toml_string"]
 
 T = TypeVar("T")
 
 NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
 """A whole number as it is typed."""
+_PATH_LAST_BYTES = 4095
 _DECIMAL = re.compile(r"[0-9]+(?:\.[0-9]*)?(?:e[+-]?[0-9]{1,3})?", re.ASCII | re.IGNORECASE)
 
 
@@ -182,6 +183,21 @@ class Optional(Kind[T | None]):
 
     def to_toml(self, value: T | None) -> str:
         return toml_string(self.word) if value is None else self.kind.to_toml(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern(Kind[str]):
+    """A path with places in it; what may stand in them is checked here, and what comes of it where it is used."""
+
+    meaning: str = "a path, in which a % stands before one of j a s x u N %"
+
+    def from_text(self, text: str) -> str:
+        if len(text.encode()) > _PATH_LAST_BYTES or not re.fullmatch(r"(?:[^%\x00-\x1f\x7f]|%[jasxuN%])+", text):
+            raise self._wrong(text)
+        return text
+
+    def to_text(self, value: str) -> str:
+        return value
 
 
 def shown(value: object) -> str:

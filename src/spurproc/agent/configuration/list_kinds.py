@@ -18,6 +18,7 @@ __all__ = ["Argv", "Counts", "CpuList", "Kills", "Words"]
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,62}", re.ASCII)
 _MAX_CPU = 1 << 16
 _MAX_COUNT = 1 << 31
+_GRACE_LAST_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,15 +134,22 @@ class Counts(Kind[Mapping[str, int]]):
 
 @dataclass(frozen=True, slots=True)
 class Kills(Kind[KillPlan]):
-    """A kill plan: `SIGINT:5,SIGTERM:10,SIGKILL`, each with the seconds that the tree is given after it."""
+    """A kill plan: `SIGINT:5,SIGTERM:10,SIGKILL`, each with the seconds that the tree is given after it.
 
+    `for_users`: it is one that jobs of all users may have, which comes to SIGKILL within an hour.
+    """
+
+    for_users: bool = False
     meaning: str = "signals with seconds after each, such as SIGTERM:10,SIGKILL; only the last may be without"
 
     def from_text(self, text: str) -> KillPlan:
         try:
-            return KillPlan(steps=tuple(self._step(part.strip()) for part in text.split(",")))
+            plan = KillPlan(steps=tuple(self._step(part.strip()) for part in text.split(",")))
         except ValueError as error:
             raise ValueError(f"{shown(text)} is not {self.meaning}: {error}") from None
+        if self.for_users and not _ends(plan):
+            raise ValueError(f"{shown(text)} does not come to SIGKILL within {_GRACE_LAST_S:g} s, and jobs of users have to")
+        return plan
 
     @staticmethod
     def _step(text: str) -> tuple[int, float | None]:
@@ -156,6 +164,10 @@ class Kills(Kind[KillPlan]):
             signal.Signals(number).name + ("" if grace_s is None else f":{Seconds(low=0.0).to_text(grace_s)}")
             for number, grace_s in value.steps
         )
+
+
+def _ends(plan: KillPlan) -> bool:
+    return plan.steps[-1][0] == signal.SIGKILL and sum(grace_s or 0.0 for _, grace_s in plan.steps[:-1]) <= _GRACE_LAST_S
 
 
 def _toml_array(words: Iterable[str]) -> str:

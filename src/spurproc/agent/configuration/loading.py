@@ -15,6 +15,7 @@ from typing import Any
 
 from spurproc.agent.configuration.configuration import Configuration
 from spurproc.agent.configuration.fields import FIELD_OF_NAME, FIELDS, PREFIX, Field, default_config_file
+from spurproc.agent.configuration.kinds import shown
 from spurproc.agent.configuration.toml_lines import KeyPath, broken_statement, key_lines
 from spurproc.errors import ConfigurationInvalid
 
@@ -102,7 +103,7 @@ def load_configuration(
 
 def _defaults(environment: Mapping[str, str], uid: int) -> dict[str, _Given]:
     def read(field: Field) -> Callable[[], Any]:
-        return lambda: field.kind.from_text(field.default_text(environment, uid))
+        return lambda: field.kind.from_text(_checked(field.default_text(environment, uid)))
 
     return {field.name: _Given(origin=Origin(source=Source.DEFAULT), read=read(field)) for field in FIELDS}
 
@@ -113,7 +114,14 @@ def _set_in(environment: Mapping[str, str]) -> list[Field]:
 
 def _text(field: Field, source: Source, text: str) -> _Given:
     name = field.flag if source is Source.FLAG else field.variable
-    return _Given(origin=Origin(source=source, name=name), read=lambda: field.kind.from_text(text))
+    return _Given(origin=Origin(source=source, name=name), read=lambda: field.kind.from_text(_checked(text)))
+
+
+def _checked(text: str) -> str:
+    """What is typed may be any bytes; but records, messages and the log are UTF-8."""
+    if not text.isascii() and any("\udc80" <= character <= "\udcff" for character in text):
+        raise ValueError(f"{shown(text)} is not UTF-8")
+    return text
 
 
 def _values(given: Mapping[str, _Given], problems: list[str]) -> dict[str, Any]:
@@ -128,7 +136,10 @@ def _values(given: Mapping[str, _Given], problems: list[str]) -> dict[str, Any]:
 
 def _chosen_file(file: str | None, environment: Mapping[str, str], uid: int, problems: list[str]) -> tuple[str, str | None]:
     """Its path, and what it says; None where there is none, which only one that was named has to be."""
-    named = file or environment.get(CONFIG_ENVIRONMENT)
+    named = environment.get(CONFIG_ENVIRONMENT) if file is None else file
+    if file == "":
+        problems.append("cannot read '': --config names no file")
+        return "", None
     path = os.path.abspath(named) if named else default_config_file(environment, uid)
     try:
         return path, _read_file(path, uid)
@@ -152,27 +163,40 @@ def _read_file(path: str, uid: int) -> str:
             raise ValueError(f"it belongs to user {facts.st_uid}")
         if facts.st_mode & others:
             raise ValueError(f"others may write it: its mode is {stat.S_IMODE(facts.st_mode):04o}")
-        return os.pread(fd, facts.st_size, 0).decode("utf-8")
+        return _decoded(os.pread(fd, facts.st_size, 0))
     finally:
         os.close(fd)
+
+
+def _decoded(content: bytes) -> str:
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        before = content[: error.start].count(b"\n")
+        raise ValueError(f"line {before + 1} is not UTF-8") from None
+    if text.startswith("\ufeff"):
+        raise ValueError("line 1 begins with a byte order mark, which TOML has none of")
+    return text
 
 
 def _from_file(path: str, content: str | None, problems: list[str]) -> dict[str, _Given]:
     if content is None:
         return {}
     try:
-        table = tomllib.loads(content)
+        table, lines = tomllib.loads(content), key_lines(content)
     except tomllib.TOMLDecodeError as error:
         problems.append(_syntax_problem(path, content, str(error)))
         return {}
-    lines = key_lines(content)
+    except RecursionError:
+        problems.append(f"cannot read {path}: its values are nested too deeply")
+        return {}
     known = {}
     for key, value in table.items():
         if key in FIELD_OF_NAME:
             known[key] = _toml(FIELD_OF_NAME[key], value, path, lines)
         else:
             origin = Origin(source=Source.FILE, name=path, line=lines.get((key,)))
-            problems.append(f"cannot use {key} ({origin}): no setting has this name{_nearest(key, FIELD_OF_NAME)}")
+            problems.append(f"cannot use {key or repr(key)} ({origin}): no setting has this name{_nearest(key, FIELD_OF_NAME)}")
     return known
 
 
@@ -222,6 +246,9 @@ def _warnings(configuration: Configuration, origins: Mapping[str, Origin], envir
     if timeout_s < _SAFE_TIMEOUT_S:
         where = f"heartbeat_timeout_s ({origins['heartbeat_timeout_s']}) is {timeout_s:g} s"
         yield f"{where}: below {_SAFE_TIMEOUT_S:g} s a node that is only busy, or waits for its disk, is taken for dead"
+    for name, argv in (("prolog_argv", configuration.prolog_argv), ("epilog_argv", configuration.epilog_argv)):
+        if argv and not (os.path.isfile(argv[0]) and os.access(argv[0], os.X_OK)):
+            yield f"{name} ({origins[name]}): {argv[0]!r} is no program that can be run, so far"
     known = {field.variable for field in FIELDS} | {CONFIG_ENVIRONMENT}
     for name in sorted(name for name in environment if name.startswith(PREFIX) and name not in known):
         yield f"the variable {name} is no setting{_nearest(name, known)}"

@@ -174,7 +174,7 @@ class FrontDesk:
             why = drain_view(self._around.drains[0], sees_all=False).why
             raise Busy(errno.EBUSY, f"cannot reserve: the node drains: {why}")
         if not self._around.resources.ever_fits(request):
-            raise Unsupported(self._why_not(request))
+            raise Unsupported(self._why_not(request, never=True))
         if await self.controller.next_head() is not None:
             raise Busy(errno.EBUSY, "cannot reserve: jobs wait in the queue, and come first")
         key = AttemptId(next(self._reservations), 1)
@@ -185,8 +185,9 @@ class FrontDesk:
         self._around.log.info("reserved", reservation=str(key), by_uid=uid, cpus=list(allocation.cpus))
         return Reservation(attempt=key, allocation=allocation, env=resource_variables(allocation))
 
-    def _why_not(self, request: ResourceRequest) -> str:
-        return f"cannot reserve: {'; '.join(map(str, self._around.resources.shortages(request)))}"
+    def _why_not(self, request: ResourceRequest, *, never: bool = False) -> str:
+        short = [one for one in self._around.resources.shortages(request) if not (never and one.ever_met)]
+        return f"cannot reserve: {'; '.join(map(str, short))}"
 
     async def release(self, attempt: AttemptId) -> None:
         """See `Desk`."""

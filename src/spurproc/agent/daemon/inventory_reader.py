@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from spurproc.agent.configuration.configuration import Configuration
+from spurproc.agent.configuration.list_kinds import CpuList
 from spurproc.agent.inventory.lone_thread import LoneThread
 from spurproc.agent.inventory.reading import Failed, Gpu, Inventory, Reading
 from spurproc.agent.inventory.scan import Sources, scan
@@ -47,6 +48,8 @@ class InventoryReader:
         self._thread = LoneThread(_WITHIN_S)
         self.left_out: dict[Gpu, str] = {}
         """What was read last, and no job can have, with the reason."""
+        self.not_there: tuple[str, ...] = ()
+        """What is configured for jobs to have, and was not found."""
 
     async def read(self) -> Reading:
         """One reading; it blocks a thread, and not the loop, nor for ever."""
@@ -71,9 +74,16 @@ class InventoryReader:
 
     def _allowed(self, found: Inventory) -> Inventory:
         configured = self._configuration
+        self.not_there = self._missing(found)
         cpus = found.cpus if configured.cpus is None else tuple(cpu for cpu in found.cpus if cpu in configured.cpus)
         memory_bytes = min(found.memory_bytes, configured.memory_bytes or found.memory_bytes)
         gpus = found.gpus if configured.gpus is None else tuple(gpu for gpu in found.gpus if {*gpu.names} & {*configured.gpus})
         self.left_out = {gpu: why for gpu in gpus if (why := why_hidden(gpu)) is not None}
         gpus = tuple(gpu for gpu in gpus if gpu not in self.left_out)
         return msgspec.structs.replace(found, cpus=cpus, memory_bytes=memory_bytes, gpus=gpus)
+
+    def _missing(self, found: Inventory) -> tuple[str, ...]:
+        names = {name for gpu in found.gpus for name in gpu.names}
+        cpus = [cpu for cpu in self._configuration.cpus or () if cpu not in found.cpus]
+        gpus = [name for name in self._configuration.gpus or () if name not in names]
+        return (*([f"CPU {CpuList().to_text(tuple(cpus))}"] if cpus else ()), *(f"GPU {name}" for name in gpus))

@@ -23,7 +23,8 @@ __all__ = ["InventoryTurns"]
 _CAUSE = "inventory"
 _UNWRITTEN = "what was found of the inventory"
 _LEFT_OUT = "GPUs that are left out"
-OF_INVENTORY = (_CAUSE, _UNWRITTEN, _LEFT_OUT)
+_NOT_THERE = "what is configured and not there"
+OF_INVENTORY = (_CAUSE, _UNWRITTEN, _LEFT_OUT, _NOT_THERE)
 """The causes of the drains and problems that are told of from here."""
 
 
@@ -75,6 +76,7 @@ class InventoryTurns:
         outcome = classify(resources.inventory, self._last, reading, jobs_run=resources.jobs_hold)
         self._last = reading
         self._name_what_is_left_out()
+        self._name_what_is_not_there()
         if not self._unwritten:  # nothing is awaited between: what it found of the jobs still holds when it applies that
             await self._try_to_write(self._act(outcome))
         return outcome
@@ -99,6 +101,16 @@ class InventoryTurns:
         elif _LEFT_OUT not in self._around.problems:
             self._around.problems[_LEFT_OUT] = f"no job gets the GPU {'; '.join(left_out)}"
             self._around.log.warning("a GPU is given to no job", gpus=left_out)
+
+    def _name_what_is_not_there(self) -> None:
+        """A name that was mistyped gives jobs less than was meant."""
+        not_there = self._reader.not_there
+        problem = f"configured for jobs, and not there: {', '.join(not_there)}"
+        if not not_there:
+            self._around.problems.pop(_NOT_THERE, None)
+        elif self._around.problems.get(_NOT_THERE) != problem:
+            self._around.problems[_NOT_THERE] = problem
+            self._around.log.warning("what is configured is not there", what=list(not_there))
 
     async def _act(self, outcome: Outcome) -> None:
         what = answer(outcome)

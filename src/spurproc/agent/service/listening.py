@@ -1,7 +1,8 @@
-"""The address at which the agent is reached: under its name in one act, whatever stood there, and removed only if it is ours."""
+"""The address at which the agent is reached: under its name in one act, whatever socket stood there; removed if it is ours."""
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import stat
@@ -9,6 +10,7 @@ from contextlib import suppress
 from typing import Self
 
 from spurproc.core.durable.private_folder import named_errors
+from spurproc.errors import SystemCallError
 
 __all__ = ["Address"]
 
@@ -73,6 +75,7 @@ def _listener(folder_fd: int, name: str) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
     try:
         listener.bind(f"/proc/self/fd/{folder_fd}/{temporary}")
+        _check_replaceable(folder_fd, name)
         os.chmod(temporary, _EVERYBODY, dir_fd=folder_fd)
         listener.listen(_BACKLOG)
         os.rename(temporary, name, src_dir_fd=folder_fd, dst_dir_fd=folder_fd)
@@ -82,3 +85,11 @@ def _listener(folder_fd: int, name: str) -> socket.socket:
             os.unlink(temporary, dir_fd=folder_fd)
         raise
     return listener
+
+
+def _check_replaceable(folder_fd: int, name: str) -> None:
+    """A path that was mistyped may be somebody's file."""
+    with suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(os.stat(name, dir_fd=folder_fd, follow_symlinks=False).st_mode):
+            path = f"{os.readlink(f'/proc/self/fd/{folder_fd}')}/{name}"
+            raise SystemCallError(errno.EEXIST, f"cannot listen at {path!r}: what stands there is no socket")
