@@ -75,7 +75,7 @@ _BY_FACTS = [
     (S.RUNNING, E.BEGIN, Facts(cancelled=True), Move(S.ENDING, (F.RECORD_CANCEL, F.WATCH, F.TERMINATE))),
     (S.SUSPENDED, E.BEGIN, Facts(cancelled=True), Move(S.ENDING, (F.RECORD_CANCEL, F.WATCH, F.TERMINATE))),
     (S.RUNNING, E.CANCEL, Facts(has_step=False), _CANCELLED),
-    (S.HELD, E.FOUND, Facts(cancelled=True), Move(S.ENDING, (F.RECORD_STATE, F.TERMINATE))),
+    (S.HELD, E.FOUND, Facts(cancelled=True), Move(S.ENDING, (F.RECORD_CANCEL, F.TERMINATE))),
     (S.HELD, E.BEGIN, Facts(cancelled=True), Move(S.HELD, (F.RECORD_CANCEL, F.RECORD_HELD, F.WATCH, F.TERMINATE))),
     (S.RUNNING, E.STEP_OVER, Facts(has_epilog=True), _OVER_WITH_EPILOG),
     (S.LAUNCHING, E.NOT_LAUNCHED, Facts(has_epilog=True), _OVER_WITH_EPILOG),
@@ -94,6 +94,14 @@ def test_every_pair_is_in_the_table() -> None:
 def test_each_row_of_an_attempt_without_hooks(state: AttemptState, event: AttemptEvent) -> None:
     """What is not listed here changes nothing."""
     assert move(state, event, Facts()) == _ROWS.get((state, event), Move(state))
+
+
+@pytest.mark.parametrize(("state", "event"), list(TABLE), ids=lambda one: one.value)
+@pytest.mark.parametrize("has_epilog", [False, True])
+def test_nobody_is_signalled_before_the_intent_is_durable(state: AttemptState, event: AttemptEvent, *, has_epilog: bool) -> None:
+    """Also where one is to end since a start has found two that cannot both be: nothing was recorded of that before."""
+    effects = move(state, event, Facts(cancelled=True, has_epilog=has_epilog)).effects
+    assert F.TERMINATE not in effects or F.RECORD_CANCEL in effects[: effects.index(F.TERMINATE)]
 
 
 @pytest.mark.parametrize(("state", "event", "facts", "expected"), _BY_FACTS)

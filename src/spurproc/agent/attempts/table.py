@@ -157,9 +157,9 @@ def _cancel(facts: Facts) -> Move:
 
 
 def _found(facts: Facts) -> Move:
-    """Whether it was told to end nobody knows."""
+    """Whether it was told to end nobody knows; nor whether that it is to end is durable: a start may have found it so."""
     if facts.cancelled:
-        return Move(_ENDING, (Effect.RECORD_STATE, Effect.TERMINATE))
+        return Move(_ENDING, (Effect.RECORD_CANCEL, Effect.TERMINATE))
     return Move(_RUNNING, (Effect.RECORD_STATE,))
 
 
