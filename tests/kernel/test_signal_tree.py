@@ -62,12 +62,13 @@ def test_setsid_and_double_fork_do_not_escape(cgroup: Cgroup, cgroup_root: Path,
 
 
 @needs_cgroup
-def test_five_thousand_members(cgroup: Cgroup, cgroup_root: Path, payload: Start) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_five_thousand_members(cgroup: Cgroup, cgroup_root: Path, payload: Start, number: int) -> None:
     leader = payload("many", "4999", cgroup=cgroup_root)
     leader.wait_ready(timeout_s=30)
     asked = signal_tree(tree_of(leader, cgroup=cgroup), 0)
     assert (asked.signalled, asked.refused, asked.complete) == (5000, (), True)
-    assert signal_tree(tree_of(leader, cgroup=cgroup), signal.SIGTERM).signalled == 5000
+    assert signal_tree(tree_of(leader, cgroup=cgroup), number).signalled == 5000
     cgroup.wait_empty(timeout_s=30)
 
 

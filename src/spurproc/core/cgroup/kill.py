@@ -44,7 +44,8 @@ def _listed(folder_fd: int) -> list[int]:
     unnamed: list[int] = []
     with suppress(SystemCallError):
         for fd in walk(folder_fd, []):
-            found = pids.pids[0 : max(0, pids.read(fd, b"cgroup.procs"))]
+            count = pids.read(fd, b"cgroup.procs")  # before `pids.pids` is looked at: it may be another by then
+            found = pids.pids[0 : max(0, count)]
             named.update(found)
             unnamed.extend(pid for pid in found if pid == 0)
     return [*(named - {0}), *unnamed]
