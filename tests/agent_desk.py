@@ -32,7 +32,7 @@ from spurproc.agent.service.server import Service
 from spurproc.agent.service.shown import DrainView, HeldView
 from spurproc.core.exit_info import ExitInfo, ExitKind, ExitSource
 from spurproc.core.tree.termination import KillPlan
-from spurproc.errors import AlreadyGone, Busy
+from spurproc.errors import AlreadyGone, Busy, OwnershipLost
 from spurproc.proto.attempt_id import AttemptId
 from spurproc.proto.raw_text import RawText, raw_bytes, raw_text
 from spurproc.version import VERSION
@@ -59,6 +59,7 @@ class FixedDesk:
         self.not_enforced: Mapping[str, str] = {}
         self.time_limit_s: float | None = None
         self.registered = asyncio.Event()
+        self.lost = ""
 
     # What the service sees of it while it chooses work.
 
@@ -81,6 +82,11 @@ class FixedDesk:
         if not self.registered.is_set():
             print("waits", flush=True)
         await self.registered.wait()
+
+    def require_owned(self) -> None:
+        """Unless the test has taken it away."""
+        if self.lost:
+            raise OwnershipLost(self.lost)
 
     def attempt(self, attempt: AttemptId) -> AttemptNow | None:
         """As the test has moved it."""
@@ -189,6 +195,11 @@ class Orders:
         """The node's own, from now on."""
         self._desk.time_limit_s = time_limit_s
         return str(time_limit_s)
+
+    async def lose(self, why: str) -> str:
+        """From now on it does not own its folder; empty: it does."""
+        self._desk.lost = why
+        return why
 
     async def move(self, attempt: str, phase: str) -> str:
         """Let it do something else."""

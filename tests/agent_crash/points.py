@@ -112,8 +112,14 @@ def install(state_dir: str) -> None:
         _replace(place, noted.around)
     real = database.Database.__init__
 
-    def opened(self: Any, path: str, connection: sqlite3.Connection, failpoint: Callable[[CommitPoint], None]) -> None:
-        real(self, path, connection, noted.at)
+    def opened(
+        self: Any,
+        path: str,
+        connection: sqlite3.Connection,
+        failpoint: Callable[[CommitPoint], None],
+        may_write: Callable[[], None] = lambda: None,
+    ) -> None:
+        real(self, path, connection, noted.at, may_write)
 
     database.Database.__init__ = opened  # type: ignore[method-assign]
 

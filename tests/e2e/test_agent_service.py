@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,26 @@ def test_a_job_is_there_once_for_each_key(client: AgentClient) -> None:
     assert client.submit(spec).job_id == 2
     with pytest.raises(InvalidArgument, match="'a' was used for job 1"):
         client.submit(spec_of(client, name="other"), key="a")
+
+
+def test_an_agent_that_does_not_own_its_folder_acknowledges_nothing(desk: AgentDesk, client: AgentClient) -> None:
+    """Each request for a change is refused, with the reason, and changes nothing; what was known can still be asked."""
+    client.submit(spec_of(client))
+    attempt = AttemptId.parse(desk.do("dispatch"))
+    spec, why = spec_of(client), "the folder was removed"
+    before = (client.show(1), client.status().drains)
+    desk.do("lose", why)
+    changes: list[Callable[[], object]] = [
+        partial(client.submit, spec),
+        *(partial(change, attempt) for change in (client.cancel, client.suspend, client.resume, client.requeue)),
+        client.drain,
+        client.undrain,
+    ]
+    for change in changes:
+        with pytest.raises(AgentRefused, match=why):
+            change()
+    assert (client.show(1), client.status().drains) == before
+    assert [job.attempt.job_id for job in client.jobs()] == [1]
 
 
 def test_a_wait_tells_of_each_change(desk: AgentDesk, client: AgentClient) -> None:

@@ -75,7 +75,8 @@ def test_a_quarantine_that_cannot_be_written_down_is_told_by_the_exit_code(monke
     monkeypatch.setattr(ending, "write_quarantine", full)
     around = _around()
     around.log = open_log("error", "text")
-    around.state_dir = cast("Any", SimpleNamespace(steps=SimpleNamespace(path="/nowhere")))
+    around.state_dir = cast("Any", SimpleNamespace(steps=_NONE))
+    around.ownership = cast("Any", SimpleNamespace(require=lambda: None))
     around.link = cast("Any", SimpleNamespace(deregister=unreachable))
     assert asyncio.run(ending.leave(around, Attempts(around))) is ExitCode.QUARANTINED
 

@@ -19,7 +19,7 @@ from spurproc.agent.resources.allocation import Allocation
 from spurproc.agent.resources.request import ResourceRequest
 from spurproc.agent.store.attempt_row import AttemptState, CancelIntent
 from spurproc.agent.store.attempts import accept
-from spurproc.errors import SpurprocError
+from spurproc.errors import OwnershipLost, SpurprocError
 from spurproc.proto.attempt_id import AttemptId
 from spurproc.proto.runtime_id import BATCH_STEP
 
@@ -107,6 +107,8 @@ class Attempts:
             self._around.ownership.require()
             try:
                 await self._around.database.write(body)
+            except OwnershipLost:
+                raise
             except SpurprocError as error:
                 self._around.log.warning("cannot be taken on yet", attempt=str(attempt.id), error=str(error))
                 await asyncio.sleep(_RETRY_S)

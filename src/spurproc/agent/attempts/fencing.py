@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from spurproc.agent.attempts.attempt import Attempt
 from spurproc.agent.attempts.trace import Trace
 from spurproc.agent.node.quarantine import QuarantinedTree
 from spurproc.core.cgroup.cgroup import Cgroup
+from spurproc.core.durable.private_folder import PrivateFolder
 from spurproc.core.observation import Liveness
 from spurproc.core.recorded.run import RecordedRun
 from spurproc.core.tree.leader import Leader
@@ -18,21 +18,22 @@ from spurproc.core.tree.members import ProcessTree
 from spurproc.core.tree.termination import KILL_ALL, KillPlan, terminate_tree
 from spurproc.errors import AlreadyGone, SpurprocError
 from spurproc.proto.runtime_id import BATCH_STEP
+from spurproc.proto.step_folder import RUNTIME_NAME
 
 __all__ = ["Fenced", "clear_cgroup", "fence", "fence_hook", "fence_lost", "unnamed"]
 
 _SETTLE_S = 1.0
 
 
-def unnamed(attempts: Iterable[Attempt], steps_path: str) -> list[QuarantinedTree]:
-    """What lives, and has no step folder by which the next agent would find it. Does not block."""
-    return [tree for attempt in attempts if (tree := _unnamed(attempt, steps_path)) is not None]
+def unnamed(attempts: Iterable[Attempt], steps: PrivateFolder) -> list[QuarantinedTree]:
+    """What lives, and has no step folder by which the next agent would find it. Does not block. Raises SystemCallError."""
+    return [tree for attempt in attempts if (tree := _unnamed(attempt, steps)) is not None]
 
 
-def _unnamed(attempt: Attempt, steps_path: str) -> QuarantinedTree | None:
+def _unnamed(attempt: Attempt, steps: PrivateFolder) -> QuarantinedTree | None:
     trace = attempt.trace
     step = str(attempt.id.step(BATCH_STEP))
-    if os.path.lexists(f"{steps_path}/runtime/{step}") or trace.is_empty or trace.is_gone:
+    if steps.has(f"{RUNTIME_NAME}/{step}") or trace.is_empty or trace.is_gone:
         return None
     processes = tuple(one.to_text() for one in (trace.leader, trace.supervisor) if one is not None)
     return QuarantinedTree(

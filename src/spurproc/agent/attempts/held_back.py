@@ -15,7 +15,7 @@ from spurproc.agent.inventory.lone_thread import LoneThread
 from spurproc.agent.inventory.occupancy import Use, device_files, uses_of
 from spurproc.agent.inventory.reading import Gpu
 from spurproc.agent.store.node_values import NodeValue, read_value, write_value
-from spurproc.errors import RecordInvalid, SpurprocError
+from spurproc.errors import OwnershipLost, RecordInvalid, SpurprocError
 from spurproc.proto.attempt_id import AttemptId
 from spurproc.proto.codec import decode, encode
 
@@ -139,6 +139,8 @@ class HeldBack:
         self._around.ownership.require()
         try:
             await self._around.database.write(lambda connection: write_value(connection, NodeValue.HELD_BACK, content, at=at))
+        except OwnershipLost:
+            raise
         except SpurprocError as error:
             self._around.log.warning("cannot say which GPUs are held back", error=str(error))
             return False

@@ -155,6 +155,8 @@ async def _note_launches(around: Surroundings, rows: Iterable[AttemptRow], found
 
     try:
         await around.database.write(body)
+    except OwnershipLost:
+        raise
     except SpurprocError as error:  # a full disk keeps nobody from starting; the next start says it again
         around.log.warning("cannot say what was launched", error=str(error))
 

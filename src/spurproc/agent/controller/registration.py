@@ -61,6 +61,8 @@ class NodeSide:
     reclaim: Callable[[Reclaim], None]
     reached: Callable[[bool], None] = lambda answered: None
     """Whether the controller answered, each time it was asked."""
+    may_speak: Callable[[], None] = lambda: None
+    """Asked before each message. Raises Unreachable where that cannot be told now, and whatever ends the loop."""
 
 
 class _Answered(enum.Enum):
@@ -117,6 +119,7 @@ class Registration:
 
     async def _turn(self) -> _Answered:
         """The one message that is due: a registration, the drains, or a beat."""
+        self._side.may_speak()
         node = self._side.describe()
         if self._generation is None or self._sent is None or _but_for_drains(node) != _but_for_drains(self._sent):
             return await self._register(node)

@@ -48,7 +48,7 @@ from spurproc.agent.store.database import Database
 from spurproc.agent.store.drains import drains
 from spurproc.agent.store.mark import MarkFile
 from spurproc.agent.store.schema import AGENT_SCHEMA
-from spurproc.errors import SpurprocError
+from spurproc.errors import OwnershipLost, SpurprocError, SystemCallError
 from spurproc.proto.attempt_id import AttemptId
 
 __all__ = ["Agent", "Parts"]
@@ -110,12 +110,17 @@ class Agent:
     async def _take_up(self, held: AsyncExitStack) -> None:
         """All that there is, from its step folders and its store. Nobody is told of anything yet."""
         self.started_at_s = time.time()
-        database = await held.enter_async_context(_opened(partial(Database.open, self._path(AGENT_DATABASE_NAME), AGENT_SCHEMA)))
+        may_write = self.ownership.require
+        opened = partial(Database.open, self._path(AGENT_DATABASE_NAME), AGENT_SCHEMA, may_write=may_write)
+        database = await held.enter_async_context(_opened(opened))
         marks = [
             held.enter_context(MarkFile.open(self.state_dir.folder, name)) for name in (AGENT_MARK_NAME, CONTROLLER_MARK_NAME)
         ]
         self.controller = await LocalController.open(
-            self._path(CONTROLLER_DATABASE_NAME), mark=marks[1], history_jobs=self.configuration.history_jobs
+            self._path(CONTROLLER_DATABASE_NAME),
+            mark=marks[1],
+            history_jobs=self.configuration.history_jobs,
+            may_write=may_write,
         )
         held.push_async_callback(self.controller.close)
         reader = InventoryReader(self.configuration, root=self._parts.inventory_root)
@@ -207,26 +212,38 @@ class Agent:
     # The end.
 
     async def _end(self, serving: AsyncExitStack) -> int:
-        """The jobs go on."""
-        self._notify("stopping")
-        await serving.aclose()
-        code = await leave(self.around, self.attempts)
+        """The jobs go on. That the folder was lost may be found out only here."""
+        try:
+            self.ownership.require()
+            self._notify("stopping")
+            await serving.aclose()
+            code = await leave(self.around, self.attempts)
+        except OwnershipLost:
+            return await self._end_lost(serving)
         with suppress(SpurprocError):
             self.heartbeat.readiness.withdraw()
         return ExitCode.FAILED if code is ExitCode.STOPPED and self._loops.failed else code
 
     async def _end_lost(self, serving: AsyncExitStack) -> int:
         """Serve nothing, write nothing; where the folder was removed, end what was launched from it; and wait to be ended."""
+        self._lost.set()
         await serving.aclose()
         self.log.error("serves nothing any more", why=self.ownership.reason)
-        while not self._stop.is_set():
-            if self.ownership.check() is OwnershipState.REMOVED:
+        while True:
+            if self._is_removed():
                 fence, self._fence = self._fence, _nothing
                 await fence()
+            if self._stop.is_set():
+                return ExitCode.OWNERSHIP_LOST
             with suppress(TimeoutError):
                 async with asyncio.timeout(self.configuration.heartbeat_interval_s):
                     await self._stop.wait()
-        return ExitCode.OWNERSHIP_LOST
+
+    def _is_removed(self) -> bool:
+        """Not while that cannot be told: it is asked again."""
+        with suppress(SystemCallError):
+            return self.ownership.check() is OwnershipState.REMOVED
+        return False
 
 
 def _raise_descriptors() -> tuple[int, int]:

@@ -20,9 +20,13 @@ __all__ = ["fence_all", "leave"]
 
 
 async def leave(around: Surroundings, attempts: Attempts) -> ExitCode:
-    """Leave the jobs. The node is taken out of the controller's books only where nothing is left on it."""
+    """Leave the jobs. The node is taken out of the controller's books only where nothing is left on it.
+
+    Raises OwnershipLost: nothing is written then, and nobody is told, for another agent may serve by now.
+    """
     idle = attempts.owes_nothing
     around.ending = True
+    around.ownership.require()
     if idle:
         with suppress(SpurprocError):
             await around.link.deregister()
@@ -32,7 +36,9 @@ async def leave(around: Surroundings, attempts: Attempts) -> ExitCode:
 
 def _quarantine(around: Surroundings, attempts: Attempts) -> bool:
     """What lives and could be named by nobody after us is put down: nothing is served until it is gone."""
-    trees = unnamed(attempts, around.state_dir.steps.path)
+    trees = unnamed(attempts, around.state_dir.steps)
+    if trees:
+        around.ownership.require()
     for tree in trees:
         around.log.error("quarantined", step=tree.name, why=tree.reason)
     if trees:

@@ -34,7 +34,7 @@ from spurproc.agent.store.attempt_row import AttemptState
 from spurproc.agent.store.drains import OPERATOR, Drain, DrainKind
 from spurproc.core.cgroup.root import find_cgroup_root
 from spurproc.core.vantage import read_boot_id
-from spurproc.errors import AlreadyGone, Busy, Unsupported
+from spurproc.errors import AlreadyGone, Busy, OwnershipLost, Unsupported
 from spurproc.proto.attempt_id import AttemptId
 from spurproc.proto.raw_text import RawText, raw_text
 from spurproc.version import VERSION
@@ -73,6 +73,14 @@ class FrontDesk:
         with suppress(TimeoutError):
             async with asyncio.timeout(_REGISTERED_WITHIN_S):
                 await self._registration.registered.wait()
+
+    def require_owned(self) -> None:
+        """See `Desk`. Whoever asks may find the loss first."""
+        try:
+            self._around.ownership.require()
+        except OwnershipLost:
+            self._around.lost.set()
+            raise
 
     # Attempts.
 
@@ -117,7 +125,7 @@ class FrontDesk:
 
     async def _turn(self, known: Attempt, event: AttemptEvent, uid: int) -> None:
         """The step is named by its attempt to the last moment; what it answers counts."""
-        self._around.ownership.require()
+        self.require_owned()
         assert known.step is not None  # noqa: S101 - asked before
         act = known.step.suspend if event is AttemptEvent.SUSPENDED else known.step.resume
         await self._around.blocking.run(act)
@@ -128,7 +136,7 @@ class FrontDesk:
 
     async def drain(self, why: str, *, uid: int) -> bool:
         """See `Desk`."""
-        self._around.ownership.require()
+        self.require_owned()
         words = why or f"user {uid} wants it"
         return await set_drain(
             self._around, Drain(kind=DrainKind.OPERATOR, cause=OPERATOR, why=words, since=self._around.clock())
@@ -136,7 +144,7 @@ class FrontDesk:
 
     async def undrain(self, *, uid: int) -> bool:
         """See `Desk`. What a failed hook has set is an operator's to lift as well: nothing else tells that the cause is gone."""
-        self._around.ownership.require()
+        self.require_owned()
         del uid
         lifted = [await lift(self._around, DrainKind.OPERATOR, OPERATOR)]
         lifted += [await lift(self._around, DrainKind.SYSTEM, cause) for cause in HOOK_DRAINS]
@@ -177,6 +185,7 @@ class FrontDesk:
             raise Unsupported(self._why_not(request, never=True))
         if await self.controller.next_head() is not None:
             raise Busy(errno.EBUSY, "cannot reserve: jobs wait in the queue, and come first")
+        self.require_owned()
         key = AttemptId(next(self._reservations), 1)
         try:
             allocation = self._around.resources.allocate(key, request, bare=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from spurproc.agent.attempts.dispatch import Attempts
 from spurproc.agent.attempts.surroundings import Surroundings
-from spurproc.agent.controller.link import NodeDescription, Reclaim
+from spurproc.agent.controller.link import NodeDescription, Reclaim, Unreachable
 from spurproc.agent.controller.registration import NodeSide
 from spurproc.agent.store.attempt_row import CancelIntent
 from spurproc.core.vantage import read_boot_id
+from spurproc.errors import SystemCallError
 from spurproc.version import VERSION
 
 __all__ = ["node_side"]
@@ -37,4 +38,10 @@ def node_side(around: Surroundings, attempts: Attempts) -> NodeSide:
             why = order.why or "the controller has given it up"
             attempts.cancel(attempt, CancelIntent(uid=None, why=why, at=around.clock()))
 
-    return NodeSide(describe=describe, running=lambda: attempts.running, reclaim=reclaim, reached=reached)
+    def may_speak() -> None:
+        try:
+            around.ownership.require()
+        except SystemCallError as error:
+            raise Unreachable(f"not asked: {error}") from error
+
+    return NodeSide(describe=describe, running=lambda: attempts.running, reclaim=reclaim, reached=reached, may_speak=may_speak)

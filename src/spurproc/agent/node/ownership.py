@@ -125,8 +125,8 @@ class Ownership:
             raise OwnershipLost(self.reason)
 
     def _lose(self, state: OwnershipState, reason: str) -> None:
-        self._state = state
         self.reason = f"the state folder {self._state_dir.path!r} is not owned any more: {reason}"
+        self._state = state  # last: whoever asks on another thread finds the reason
 
     def _strayed(self) -> str:
         """Why the path does not lead to our file; empty where it does. Links are not followed: a restart would not follow one."""

@@ -39,6 +39,7 @@ __all__ = ["Answers"]
 
 _PAGE = 200
 _WHY_LAST = 1000
+_CHANGES = (Submit, Cancel, Suspend, Resume, Requeue, Drain, Undrain)
 
 
 class Answers:
@@ -69,7 +70,12 @@ class Answers:
         handler = self._handlers.get(type(request))
         if handler is None:
             raise InvalidArgument(f"request: {type(request).__name__} is not expected here")
-        return await handler(caller, request)
+        if not isinstance(request, _CHANGES):
+            return await handler(caller, request)
+        self._desk.require_owned()
+        reply = await handler(caller, request)
+        self._desk.require_owned()  # else somebody is told of what stands in a folder that nobody serves
+        return reply
 
     async def _submit(self, caller: Caller, request: Submit) -> Reply:
         self._permission.check_submission(caller.peer, caller.user, request.spec)

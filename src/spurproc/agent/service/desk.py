@@ -74,6 +74,10 @@ class Desk(Protocol):
         """Until the controller knows what the node has, for a while at most: an agent that has just begun tells it next."""
         ...
 
+    def require_owned(self) -> None:
+        """Raises OwnershipLost where the agent's folder is not its own: what it said nobody would keep. Does not block."""
+        ...
+
     def attempt(self, attempt: AttemptId) -> AttemptNow | None:
         """What it does now; None where the agent has no such attempt. Does not block."""
         ...

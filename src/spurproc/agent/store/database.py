@@ -20,7 +20,7 @@ from typing import Any, Self, TypeVar
 
 from spurproc.agent.store.file import Schema, open_connection, told
 from spurproc.agent.store.transaction import CommitPoint, Failpoint, Work, read_alone, write_together
-from spurproc.errors import InvalidArgument
+from spurproc.errors import InvalidArgument, SpurprocError
 
 __all__ = ["Database"]
 
@@ -52,14 +52,21 @@ def _go_on(point: CommitPoint) -> None:
     """Where nobody makes a crash."""
 
 
+def _let_write() -> None:
+    """Where nothing ever forbids it."""
+
+
 class Database:
     """A database that this process alone writes. Owns its connection and its thread."""
 
-    def __init__(self, path: str, connection: sqlite3.Connection, failpoint: Failpoint) -> None:
+    def __init__(
+        self, path: str, connection: sqlite3.Connection, failpoint: Failpoint, may_write: Callable[[], None] = _let_write
+    ) -> None:
         """Takes `connection`. See `open`."""
         self.path = path
         self._connection = connection
         self._failpoint = failpoint
+        self._may_write = may_write
         self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._closed = False
         self._door = threading.Lock()
@@ -67,10 +74,20 @@ class Database:
         self._thread.start()
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], schema: Schema, *, failpoint: Failpoint = _go_on) -> Self:
-        """Open it, make it if there is none, bring an older one up to date. Blocks for the disk. Raises as `open_connection`."""
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        schema: Schema,
+        *,
+        failpoint: Failpoint = _go_on,
+        may_write: Callable[[], None] = _let_write,
+    ) -> Self:
+        """Open it, make it if there is none, bring an older one up to date. Blocks for the disk. Raises as `open_connection`.
+
+        `may_write` is asked on the database's thread before each transaction; what it raises is the answer to all of that.
+        """
         where = os.path.abspath(path)
-        return cls(where, open_connection(where, schema), failpoint)
+        return cls(where, open_connection(where, schema), failpoint, may_write)
 
     async def write(self, body: Callable[[sqlite3.Connection], T], *, urgent: bool = True) -> T:
         """What `body` returns, once all that it did is durable; it runs on the database's thread, with others in one commit.
@@ -151,9 +168,16 @@ class Database:
             self._answer(requests)
 
     def _write(self, requests: Sequence[_Request]) -> None:
-        if requests:
+        if not requests:
+            return
+        try:
+            self._may_write()
+        except SpurprocError as error:
+            for request in requests:
+                request.error = error
+        else:
             write_together(self._connection, requests, self._failpoint, self._is_fault)
-            self._answer(requests)
+        self._answer(requests)
 
     def _read(self, requests: Sequence[_Request]) -> None:
         for request in requests:

@@ -9,7 +9,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Container, Iterable
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
 from spurproc.agent.controller.link import AttemptReport, Cancel, NodeView
 from spurproc.agent.controller.local import ending, history, queue
@@ -76,12 +76,15 @@ class LocalController(Books):
         failpoint: Failpoint | None = None,
         mark: MarkFile | None = None,
         history_jobs: int = _HISTORY_JOBS,
+        may_write: Callable[[], None] | None = None,
     ) -> Self:
-        """Open the queue at `path`, or make it. Raises as `Database.open`.
+        """Open the queue at `path`, or make it. `may_write`, and what it raises: as `Database.open`.
 
         `mark`: tells an older copy of it; borrowed. `history_jobs`: what is further back is forgotten once it has ended.
         """
-        options = {} if failpoint is None else {"failpoint": failpoint}
+        options: dict[str, Any] = {} if failpoint is None else {"failpoint": failpoint}
+        if may_write is not None:
+            options["may_write"] = may_write
         database = await asyncio.to_thread(partial(Database.open, path, CONTROLLER_SCHEMA, **options))
         controller = cls(database, clock=clock, mark=mark, history_jobs=history_jobs)
         await controller._load()
