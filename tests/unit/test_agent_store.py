@@ -132,7 +132,18 @@ def test_nothing_is_written_about_what_is_not_there(store: sqlite3.Connection) -
 
 @pytest.mark.parametrize(
     ("column", "value"),
-    [("state", "of a later release"), ("allocation", b'{"cpus": []}'), ("allocation", "{}"), ("end", b"{"), ("cancel", b"\xff")],
+    [
+        ("state", "of a later release"),
+        ("allocation", b'{"cpus": []}'),
+        ("allocation", "{}"),
+        ("end", b"{"),
+        ("cancel", b"\xff"),
+        ("accepted_at", "yesterday"),
+        ("uid", "root"),
+        ("started_at", b"1.0"),
+        ("launched", "e30="),
+        ("report_refusals", "often"),
+    ],
 )
 def test_a_row_that_cannot_be_read_is_told_apart_and_stops_no_other(
     store: sqlite3.Connection, column: str, value: object
@@ -147,6 +158,35 @@ def test_a_row_that_cannot_be_read_is_told_apart_and_stops_no_other(
     with pytest.raises(RecordInvalid):
         attempts.find(store, ONE)
     assert store.execute(f"SELECT {column} FROM attempts WHERE run_attempt = 1").fetchone() == (value,)
+
+
+def test_a_text_that_is_none_is_told_as_far_as_it_goes(store: sqlite3.Connection) -> None:
+    attempts.accept(store, ONE, SPEC, GIVEN, at=1.0)
+    store.execute("UPDATE attempts SET node_fault = CAST(x'6eff' AS TEXT)")
+    assert row(store).node_fault == "n\N{REPLACEMENT CHARACTER}"
+
+
+def test_an_end_and_an_intent_that_cannot_be_read_are_written_anew(store: sqlite3.Connection) -> None:
+    """Else nothing could ever be done about what they are of."""
+    attempts.accept(store, ONE, SPEC, GIVEN, at=1.0)
+    store.execute("UPDATE attempts SET end = x'00', cancel = 'why'")
+    intent = CancelIntent(uid=7, why="no need", at=2.0)
+    assert attempts.intend_cancel(store, ONE, intent) == intent
+    assert attempts.record_end(store, ONE, exited(3), started_at=2.0) == exited(3)
+    assert (row(store).cancel, row(store).end, row(store).started_at) == (intent, exited(3), 2.0)
+
+
+def test_a_drain_of_a_kind_that_is_not_known_stands_until_the_operator_lifts_it(store: sqlite3.Connection) -> None:
+    """As of a later release. It says so itself; the system's of the same cause is another one."""
+    system = drains.Drain(kind=drains.DrainKind.SYSTEM, cause="disk", why="it is full", since=2.0)
+    store.execute("INSERT INTO drains VALUES ('maintenance', 'disk', 'it is replaced', 'soon')")
+    drains.add_drain(store, system)
+    other, odd = drains.drains(store)
+    assert (odd.kind, odd.cause, odd.since, other) == (drains.DrainKind.OPERATOR, "disk", 0.0, system)
+    assert odd.why == "it is replaced (a drain of a kind that is not known: 'maintenance')"
+    assert not drains.lift_drain(store, drains.DrainKind.OPERATOR, "network")
+    assert drains.lift_drain(store, odd.kind, odd.cause)
+    assert drains.drains(store) == (system,)
 
 
 def test_no_row_is_of_what_is_no_attempt(store: sqlite3.Connection) -> None:

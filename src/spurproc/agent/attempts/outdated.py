@@ -12,6 +12,7 @@ from spurproc.agent.store.attempts import discharge, load_all, record_end
 from spurproc.agent.store.mark import Mark
 from spurproc.agent.store.node_values import read_reports, write_reports
 from spurproc.core.exit_info import ExitInfo
+from spurproc.errors import RecordInvalid
 from spurproc.proto.attempt_id import AttemptId
 
 __all__ = ["note_report", "settle_outdated"]
@@ -21,7 +22,10 @@ _WHY = "the agent's store is older than what has run since, and no step folder t
 
 async def settle_outdated(around: Surroundings, seen: Container[AttemptId]) -> None:
     """End, as UNKNOWN, what the store would launch again. `seen`: those with a step folder, which says what they did."""
-    around.reports = await around.database.read(read_reports)
+    try:
+        around.reports = await around.database.read(read_reports)
+    except RecordInvalid as error:
+        await _count_as_marked(around, error)
     if around.mark.damage:
         around.problems["mark"] = f"nobody can tell whether the agent's store is an older copy: {around.mark.damage}"
     if around.mark.mark.reports <= around.reports:
@@ -32,6 +36,14 @@ async def settle_outdated(around: Surroundings, seen: Container[AttemptId]) -> N
         f"the agent's store was older than what has run: {len(settled)} attempts have an unknown end by that"
     )
     around.log.warning("the agent's store is older than what has run", settled=[str(attempt) for attempt in settled])
+
+
+async def _count_as_marked(around: Surroundings, error: RecordInvalid) -> None:
+    """Nobody can tell whether it is older than its mark; from here on it counts with that again."""
+    around.reports = around.mark.mark.reports
+    around.problems["store"] = f"nobody can tell whether the agent's store is an older copy: {error}"
+    body = partial(write_reports, reports=around.reports, at=around.clock())
+    await around.database.write(body)
 
 
 def _settle(connection: sqlite3.Connection, *, seen: Container[AttemptId], reports: int, at: float) -> list[AttemptId]:

@@ -146,7 +146,8 @@ class FrontDesk:
         """See `Desk`. What a failed hook has set is an operator's to lift as well: nothing else tells that the cause is gone."""
         self.require_owned()
         del uid
-        lifted = [await lift(self._around, DrainKind.OPERATOR, OPERATOR)]
+        theirs = [drain.cause for drain in self._around.drains if drain.kind is DrainKind.OPERATOR]
+        lifted = [await lift(self._around, DrainKind.OPERATOR, cause) for cause in theirs]
         lifted += [await lift(self._around, DrainKind.SYSTEM, cause) for cause in HOOK_DRAINS]
         return any(lifted)
 

@@ -6,15 +6,15 @@ import enum
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from spurproc.agent.resources.allocation import Allocation
+from spurproc.agent.store.column import plain_in, record_in
 from spurproc.core.exit_info import ExitInfo
 from spurproc.errors import RecordInvalid
 from spurproc.proto.attempt_id import AttemptId
-from spurproc.proto.codec import decode
 
 __all__ = ["COLUMNS", "NOT_KNOWN", "AttemptRow", "AttemptState", "CancelIntent", "DamagedRow", "Obligation", "row_of"]
 
@@ -110,28 +110,28 @@ COLUMNS = (
 def row_of(fields: sqlite3.Row | tuple[object, ...], where: str) -> AttemptRow:
     """From the `COLUMNS` of a row. Raises RecordInvalid, which names the column."""
     values = dict(zip(COLUMNS.replace(",", " ").split(), fields, strict=True))
-    attempt = AttemptId(*_numbers(values))
+    attempt = AttemptId(plain_in(values["job_id"], int, where), plain_in(values["run_attempt"], int, where))
     name = f"{where}, attempt {attempt}"
+
+    def plain(column: str, kind: Any) -> Any:
+        return plain_in(values[column], kind, f"{name}, {column}")
+
     return AttemptRow(
         attempt=attempt,
         state=_state(values["state"], name),
         held_because=_text(values["held_because"]),
-        accepted_at=msgspec.convert(values["accepted_at"], float),
-        uid=msgspec.convert(values["uid"], int),
+        accepted_at=plain("accepted_at", float),
+        uid=plain("uid", int),
         cancel=_optional(values["cancel"], CancelIntent, f"{name}, cancel"),
         end=_optional(values["end"], ExitInfo, f"{name}, end"),
-        started_at=msgspec.convert(values["started_at"], float | None),
+        started_at=plain("started_at", float | None),
         node_fault=_text(values["node_fault"]),
-        launched=msgspec.convert(values["launched"], bytes | None),
+        launched=plain("launched", bytes | None),
         allocation=_allocation(values, name),
         outcomes={one: str(values[one.value]) for one in Obligation if values[one.value] is not None},
-        report_refusals=msgspec.convert(values["report_refusals"], int),
+        report_refusals=plain("report_refusals", int),
         report_refused_because=_text(values["report_refused_because"]),
     )
-
-
-def _numbers(values: Mapping[str, object]) -> tuple[int, int]:
-    return msgspec.convert(values["job_id"], int), msgspec.convert(values["run_attempt"], int)
 
 
 def _state(value: object, where: str) -> AttemptState:
@@ -145,7 +145,7 @@ def _allocation(values: Mapping[str, object], name: str) -> Allocation | None:
     """Only of what is over nobody need know it: something else may live, on what it was given."""
     if values["allocation"] == NOT_KNOWN and values["end"] is not None:
         return None
-    return _required(values["allocation"], Allocation, f"{name}, allocation")
+    return record_in(values["allocation"], Allocation, f"{name}, allocation")
 
 
 def _text(value: object) -> str | None:
@@ -153,10 +153,4 @@ def _text(value: object) -> str | None:
 
 
 def _optional(value: object, kind: type[T], where: str) -> T | None:
-    return None if value is None else _required(value, kind, where)
-
-
-def _required(value: object, kind: type[T], where: str) -> T:
-    if not isinstance(value, bytes):
-        raise RecordInvalid(where, f"{type(value).__name__} is no record")
-    return decode(value, kind, where)
+    return None if value is None else record_in(value, kind, where)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import sqlite3
-from typing import TypeVar
+from contextlib import suppress
+from typing import Any, TypeVar
 
 from spurproc.agent.jobs.job_spec import JobSpec
 from spurproc.agent.resources.allocation import Allocation
@@ -18,10 +19,11 @@ from spurproc.agent.store.attempt_row import (
     Obligation,
     row_of,
 )
+from spurproc.agent.store.column import record_in
 from spurproc.core.exit_info import ExitInfo
 from spurproc.errors import AlreadyGone, InvalidArgument, RecordInvalid
 from spurproc.proto.attempt_id import AttemptId
-from spurproc.proto.codec import decode, encode
+from spurproc.proto.codec import encode
 
 __all__ = [
     "accept",
@@ -87,7 +89,7 @@ def find(connection: sqlite3.Connection, attempt: AttemptId) -> AttemptRow | Non
 
 def spec_of(connection: sqlite3.Connection, attempt: AttemptId) -> JobSpec:
     """What it runs. Raises AlreadyGone, RecordInvalid."""
-    return decode(_column(connection, attempt, "spec"), JobSpec, f"{_WHERE}, attempt {attempt}, spec")
+    return record_in(_column(connection, attempt, "spec"), JobSpec, f"{_WHERE}, attempt {attempt}, spec")
 
 
 def set_state(connection: sqlite3.Connection, attempt: AttemptId, state: AttemptState) -> None:
@@ -106,9 +108,11 @@ def hold(connection: sqlite3.Connection, attempt: AttemptId, why: str) -> None:
 
 
 def intend_cancel(connection: sqlite3.Connection, attempt: AttemptId, intent: CancelIntent) -> CancelIntent:
-    """That it shall end. The first intent counts, and is what is returned."""
-    _update(connection, attempt, "cancel = coalesce(cancel, ?)", encode(intent))
-    return decode(_column(connection, attempt, "cancel"), CancelIntent, f"{_WHERE}, attempt {attempt}, cancel")
+    """That it shall end. The first intent that can be read counts, and is what is returned."""
+    known = _known(connection, attempt, "cancel", CancelIntent)
+    if known is None:
+        _update(connection, attempt, "cancel = ?", encode(intent))
+    return known or intent
 
 
 def record_end(
@@ -119,10 +123,11 @@ def record_end(
     started_at: float | None = None,
     node_fault: str | None = None,
 ) -> ExitInfo:
-    """How it ended, and with it what its report will say. The first end counts, and is what is returned."""
-    change = "started_at = iif(end IS NULL, ?, started_at), node_fault = iif(end IS NULL, ?, node_fault), end = coalesce(end, ?)"
-    _update(connection, attempt, change, started_at, node_fault, encode(end))
-    return decode(_column(connection, attempt, "end"), ExitInfo, f"{_WHERE}, attempt {attempt}, end")
+    """How it ended, and with it what its report will say. The first end that can be read counts, and is what is returned."""
+    known = _known(connection, attempt, "end", ExitInfo)
+    if known is None:
+        _update(connection, attempt, "started_at = ?, node_fault = ?, end = ?", started_at, node_fault, encode(end))
+    return known or end
 
 
 def discharge(connection: sqlite3.Connection, attempt: AttemptId, obligation: Obligation, outcome: str) -> bool:
@@ -161,12 +166,18 @@ def _update(connection: sqlite3.Connection, attempt: AttemptId, change: str, *va
         raise _missing(attempt)
 
 
-def _column(connection: sqlite3.Connection, attempt: AttemptId, name: str) -> bytes:
+def _column(connection: sqlite3.Connection, attempt: AttemptId, name: str) -> Any:
     fields = connection.execute(f"SELECT {name} FROM attempts {_ONE}", _key(attempt)).fetchone()
     if fields is None:
         raise _missing(attempt)
-    value: bytes = fields[0]
-    return value
+    return fields[0]
+
+
+def _known(connection: sqlite3.Connection, attempt: AttemptId, name: str, kind: type[T]) -> T | None:
+    value = _column(connection, attempt, name)
+    with suppress(RecordInvalid):
+        return None if value is None else record_in(value, kind, f"{_WHERE}, attempt {attempt}, {name}")
+    return None
 
 
 def _missing(attempt: AttemptId) -> AlreadyGone:

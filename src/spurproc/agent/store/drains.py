@@ -19,6 +19,8 @@ class DrainKind(enum.Enum):
     SYSTEM = "system"
 
 
+_KINDS = tuple(kind.value for kind in DrainKind)
+
 OPERATOR = "operator"
 """The cause of the operator's: there is one."""
 
@@ -44,10 +46,20 @@ def add_drain(connection: sqlite3.Connection, drain: Drain) -> None:
 
 def lift_drain(connection: sqlite3.Connection, kind: DrainKind, cause: str) -> bool:
     """Whether there was one to lift."""
-    return connection.execute("DELETE FROM drains WHERE kind = ? AND cause = ?", (kind.value, cause)).rowcount == 1
+    kinds = f"kind = ? OR kind NOT IN ({', '.join('?' * len(_KINDS))})" if kind is DrainKind.OPERATOR else "kind = ?"
+    others = _KINDS if kind is DrainKind.OPERATOR else ()
+    return connection.execute(f"DELETE FROM drains WHERE cause = ? AND ({kinds})", (cause, kind.value, *others)).rowcount > 0
 
 
 def drains(connection: sqlite3.Connection) -> tuple[Drain, ...]:
-    """All that stand, the oldest first."""
+    """All that stand, the oldest first. One of a kind that is not known counts as the operator's: nobody else would lift it."""
     rows = connection.execute("SELECT kind, cause, why, since FROM drains ORDER BY since, kind, cause")
-    return tuple(Drain(kind=DrainKind(kind), cause=cause, why=why, since=since) for kind, cause, why, since in rows)
+    return tuple(_drain(*fields) for fields in rows)
+
+
+def _drain(kind: object, cause: object, why: object, since: object) -> Drain:
+    at = float(since) if isinstance(since, (int, float)) else 0.0
+    if kind in _KINDS:
+        return Drain(kind=DrainKind(kind), cause=str(cause), why=str(why), since=at)
+    words = f"{why} (a drain of a kind that is not known: {kind!r:.60})"
+    return Drain(kind=DrainKind.OPERATOR, cause=str(cause), why=words, since=at)

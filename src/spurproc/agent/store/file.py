@@ -8,6 +8,7 @@ import sqlite3
 import stat
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from spurproc.core.durable.private_folder import named_errors
 from spurproc.errors import (
@@ -64,6 +65,7 @@ def open_connection(path: str, schema: Schema) -> sqlite3.Connection:
         _check_file(path + companion)
     try:
         connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+        connection.text_factory = partial(str, encoding="utf-8", errors="replace")  # one damaged text makes no query fail
         try:
             _set_up(connection, path, schema)
         except BaseException:

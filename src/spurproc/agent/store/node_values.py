@@ -5,7 +5,11 @@ from __future__ import annotations
 import enum
 import sqlite3
 
+from spurproc.errors import RecordInvalid
+
 __all__ = ["NodeValue", "count_report", "read_reports", "read_value", "write_reports", "write_value"]
+
+_DIGITS = 18
 
 
 class NodeValue(enum.Enum):
@@ -31,12 +35,17 @@ def write_value(connection: sqlite3.Connection, name: NodeValue, value: bytes, *
 def read_value(connection: sqlite3.Connection, name: NodeValue) -> bytes | None:
     """None before it was written once."""
     fields = connection.execute("SELECT value FROM node_values WHERE name = ?", (name.value,)).fetchone()
-    return None if fields is None else bytes(fields[0])
+    if fields is None or isinstance(fields[0], bytes):
+        return None if fields is None else fields[0]
+    return str(fields[0]).encode()  # whoever reads it says what is wrong with it
 
 
 def read_reports(connection: sqlite3.Connection) -> int:
-    """Of how many attempts the report was taken."""
-    return int(read_value(connection, NodeValue.REPORTS) or b"0")
+    """Of how many attempts the report was taken. Raises RecordInvalid."""
+    value = read_value(connection, NodeValue.REPORTS)
+    if value is not None and not (value.isdigit() and len(value) <= _DIGITS):
+        raise RecordInvalid("the agent's store, reports", f"{value!r:.60} is no number")
+    return int(value or b"0")
 
 
 def write_reports(connection: sqlite3.Connection, reports: int, *, at: float) -> None:
