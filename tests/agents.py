@@ -199,6 +199,11 @@ class Agents:
         for job in jobs:
             Step.open(self.steps.path, step_of(job)).wait(WAIT_S, completed=True)
 
+    def hook_ended(self, name: str) -> None:
+        """Block until it is; nobody else need be there."""
+        with RecordedRun.open(self.path / "hooks" / name) as run:
+            run.wait(WAIT_S)
+
     def kill_hook(self, name: str) -> None:
         """Its recorder, and then its leader."""
         with RecordedRun.open(self.path / "hooks" / name) as run:

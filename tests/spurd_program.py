@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from spurproc.agent.attempts import reporting, step
+from spurproc.agent.attempts import hooks, reporting, step
 from spurproc.agent.attempts.effects import Failpoint
 from spurproc.agent.configuration.loading import load_configuration
 from spurproc.agent.controller.link import Acknowledged, AttemptReport, ControllerLink, RefusedForGood, Unreachable
@@ -47,6 +47,8 @@ LATE_VARIABLE = "SPURD_TEST_LATE"
 """A FIFO: at a start the queue does not answer before there is a line to read."""
 AGAIN_VARIABLE = "SPURD_TEST_AGAIN_S"
 """After how long a report is offered again that was refused for good."""
+AHEAD_VARIABLE = "SPURD_TEST_AHEAD_S"
+"""How long ago, beyond the truth, the hooks that run were begun."""
 
 
 @asynccontextmanager
@@ -250,6 +252,9 @@ def main() -> int:
     if LATE_VARIABLE in os.environ:
         answer_late(os.environ[LATE_VARIABLE])
     reporting._REFUSED_FIRST_S = float(os.environ.get(AGAIN_VARIABLE, reporting._REFUSED_FIRST_S))
+    if AHEAD_VARIABLE in os.environ:
+        true, ahead_s = hooks._boottime_s, float(os.environ[AHEAD_VARIABLE])
+        hooks._boottime_s = lambda: true() + ahead_s
     words = sys.argv[1:]
     flags = {flag[2:].replace("-", "_"): value for flag, value in zip(words[::2], words[1::2], strict=True)}
     return serve(

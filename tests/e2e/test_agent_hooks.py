@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
 
+from spurproc import SpawnPlan, launch_recorded
+from spurproc.agent.attempts.hooks import HookName, HookPlan, _left_s
+from spurproc.proto.attempt_id import AttemptId
 from tests.agents import NOTHING_LEFT, Agents
-from tests.steps import Gate
+from tests.spurd_program import AHEAD_VARIABLE
+from tests.steps import WAIT_S, Gate
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.needs_cgroup_v2]
+
+
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+
+
+def _clock_s() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def _shell(script: str) -> str:
@@ -126,6 +139,40 @@ def test_one_that_takes_too_long_is_ended_and_has_failed(tmp_path: Path) -> None
         assert agent.ask(f"ended {job}")["fault"] == "the node's prolog failed: it was ended after 0.5 s"
         agent.until("1.1", "none")
         assert agent.folders() == NOTHING_LEFT
+
+
+@pytest.mark.parametrize("in_time", [False, True])
+def test_the_time_of_one_counts_over_restarts(tmp_path: Path, *, in_time: bool) -> None:
+    """An agent that comes when it is over ends it at once; what has ended in time by itself, with nobody there, has passed."""
+    gate, begun = Gate(tmp_path / "gate"), Gate(tmp_path / "begun")
+    hooks = {"prolog-argv": _shell(f"echo >{begun.path}; read x <{gate.path}; exit 0"), "prolog-timeout-s": "1000"}
+    with Agents(tmp_path / "state", hooks).start() as agent:
+        job = agent.submit("exit 2")
+        assert begun.path.read_text() == "\n"
+        for ahead_s in ("900", "2000"):
+            agent.kill()
+            agent.env[AHEAD_VARIABLE] = ahead_s
+            if in_time and ahead_s == "2000":
+                gate.open()
+                agent.hook_ended("1.1.prolog")
+            agent.start()
+            assert ahead_s == "2000" or agent.until("1.1", "prolog") == "prolog"
+        fault = None if in_time else "the node's prolog failed: it was ended after 1000 s"
+        assert agent.ask(f"ended {job}")["fault"] == fault
+        agent.until("1.1", "none")
+
+
+def test_its_time_begins_with_its_first_process(tmp_path: Path) -> None:
+    """By the clock that its start ticks are of."""
+    plan = HookPlan(name=HookName.PROLOG, attempt=AttemptId(1, 1), argv=("/bin/true",), timeout_s=1000.0, env={})
+    before_s = _clock_s()
+    with launch_recorded(SpawnPlan(argv=["/bin/true"], env={}), tmp_path / "run") as run:
+        launched_s = _clock_s()
+        run.wait(WAIT_S)
+        asked_s = _clock_s()
+        age_s = plan.timeout_s - _left_s(plan, run)
+        assert asked_s - launched_s - _TICK_S <= age_s <= _clock_s() - before_s + _TICK_S
+        run.remove(WAIT_S)
 
 
 def test_an_epilog_that_is_not_configured_any_more_is_owed_no_more(tmp_path: Path) -> None:

@@ -103,13 +103,13 @@ def _of_another_cgroup(lost: Lost, noted: bytes) -> bytes:
     return noted.replace(b'"inode":%d' % lost.cgroup.inode, b'"inode":%d' % lost.cgroup.above_inode)
 
 
-@pytest.mark.parametrize("noted", ["nothing", "another cgroup", "another step"])
+@pytest.mark.parametrize("noted", ["nothing", "another-cgroup", "another-step"])
 def test_what_nothing_proves_to_be_its_own_is_left_alone(lost: Lost, noted: str) -> None:
     """It stays held, keeps what it has, and says why it could not be ended."""
     changes: dict[str, tuple[Callable[[bytes], bytes], str]] = {
         "nothing": (lambda _: b"", "nothing is noted that tells its processes from others"),
-        "another cgroup": (lambda text: _of_another_cgroup(lost, text), "another one has taken its place"),
-        "another step": (lambda text: text.replace(b'"job_id":1', b'"job_id":2'), "nothing is noted that tells its processes"),
+        "another-cgroup": (lambda text: _of_another_cgroup(lost, text), "another one has taken its place"),
+        "another-step": (lambda text: text.replace(b'"job_id":1', b'"job_id":2'), "nothing is noted that tells its processes"),
     }
     change, why = changes[noted]
     _note(lost, change)

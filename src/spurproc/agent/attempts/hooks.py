@@ -1,12 +1,15 @@
 """The node's prolog and epilog: each a recorded run, so that neither a crash of the agent nor a restart runs one twice.
 
 A folder `hooks/<job>.<attempt>.<name>` says that it was begun, its sentinel how it ended. One whose end nobody knows has failed.
+Its time counts from its beginning, over all restarts of the agent.
 """
 
 from __future__ import annotations
 
 import enum
 import errno
+import os
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,12 +23,14 @@ from spurproc.core.recorded.record import RUN_NAME
 from spurproc.core.recorded.run import RecordedRun
 from spurproc.core.spawn.plan import SpawnPlan
 from spurproc.core.tree.termination import KillPlan
+from spurproc.core.vantage import Vantage
 from spurproc.errors import AlreadyGone, RecordInvalid, SpurprocError, SystemCallError, WaitTimeout
 from spurproc.proto.attempt_id import AttemptId
 
 __all__ = ["HookName", "HookPlan", "hook_begun", "hook_plan", "remove_hooks", "run_hook"]
 
 _PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM})
+_TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 _KILL = KillPlan(steps=((9, 10.0),))
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -134,12 +139,27 @@ def _launched(around: Surroundings, plan: HookPlan) -> RecordedRun:
 async def _ended(around: Surroundings, plan: HookPlan, run: RecordedRun) -> tuple[ExitInfo | None, str]:
     end = None
     try:
-        end = await run.wait_async(plan.timeout_s)
+        end = await run.wait_async(_left_s(plan, run))
         failure = "" if end.succeeded else _failure(end)
     except WaitTimeout:
         failure = f"it was ended after {plan.timeout_s:g} s"
     left = await around.blocking.run(_emptied, run)
     return end, failure or left
+
+
+def _left_s(plan: HookPlan, run: RecordedRun) -> float:
+    """Of its time, which began with its first process, whichever agent saw that; one that nobody can date has all of it.
+
+    Its start ticks are of CLOCK_BOOTTIME, as seen in its time namespace. Source: proc_pid_stat(5), field 22.
+    """
+    first = run.leader or run.recorder
+    if first is None or first.time_namespace != Vantage.read().time_namespace:
+        return plan.timeout_s
+    return min(max(0.0, plan.timeout_s - (_boottime_s() - first.start_ticks / _TICKS_A_SECOND)), plan.timeout_s)
+
+
+def _boottime_s() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def _passes(error: SpurprocError) -> bool:
