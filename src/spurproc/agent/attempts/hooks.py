@@ -27,7 +27,16 @@ from spurproc.core.vantage import Vantage
 from spurproc.errors import AlreadyGone, RecordInvalid, SpurprocError, SystemCallError, WaitTimeout
 from spurproc.proto.attempt_id import AttemptId
 
-__all__ = ["HookName", "HookPlan", "hook_begun", "hook_plan", "remove_hooks", "run_hook"]
+__all__ = [
+    "HookName",
+    "HookPlan",
+    "hook_begun",
+    "hook_plan",
+    "recorded_hooks",
+    "remove_hooks",
+    "run_hook",
+    "sweep_hook",
+]
 
 _PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM})
 _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
@@ -190,6 +199,28 @@ def remove_hooks(around: Surroundings, attempt: AttemptId) -> None:
         folder_name = _folder_name(attempt, name)
         if around.state_dir.hooks.has(folder_name):
             _remove(around, folder_name)
+
+
+def recorded_hooks(around: Surroundings) -> dict[AttemptId, set[HookName]]:
+    """Those that have records. What else stands there is nobody's."""
+    found: dict[AttemptId, set[HookName]] = {}
+    for folder_name in around.state_dir.hooks.names():
+        attempt, _, name = folder_name.rpartition(".")
+        with suppress(ValueError):  # InvalidArgument is one
+            found.setdefault(AttemptId.parse(attempt), set()).add(HookName(name))
+    return found
+
+
+def sweep_hook(around: Surroundings, attempt: AttemptId, name: HookName) -> None:
+    """Remove the records of one that nobody waits for. Blocks. Raises Busy where it may run, RecordInvalid and the like.
+
+    Nothing runs of one whose run was never published.
+    """
+    folder_name = _folder_name(attempt, name)
+    if around.state_dir.hooks.has(f"{folder_name}/{RUN_NAME}"):
+        with RecordedRun.open(_path(around, folder_name)) as run:
+            run.remove()
+    remove_below(around.state_dir.hooks, folder_name)
 
 
 def _remove(around: Surroundings, folder_name: str) -> None:

@@ -29,6 +29,7 @@ from spurproc.agent.daemon.inventory_reader import InventoryReader, known_invent
 from spurproc.agent.daemon.inventory_turns import InventoryTurns
 from spurproc.agent.daemon.loops import Loops, first_of
 from spurproc.agent.daemon.node_side import node_side
+from spurproc.agent.daemon.taking_over import take_over
 from spurproc.agent.node.exit_codes import ExitCode
 from spurproc.agent.node.notify import ServiceManager
 from spurproc.agent.node.ownership import Ownership, OwnershipState
@@ -49,7 +50,6 @@ from spurproc.agent.store.drains import drains
 from spurproc.agent.store.mark import MarkFile
 from spurproc.agent.store.schema import AGENT_SCHEMA
 from spurproc.errors import OwnershipLost, SpurprocError, SystemCallError
-from spurproc.proto.attempt_id import AttemptId
 
 __all__ = ["Agent", "Parts"]
 
@@ -147,19 +147,9 @@ class Agent:
         held.push_async_callback(self.attempts.runner.close)
         await self.attempts.held_back.begin()
         found = await reconcile(self.around, self.attempts)
-        await self._tell_the_queue(found.seen)
+        await take_over(self.around, self.attempts, self.controller, found.seen)
         self._prepare_turns(reader)
         await self.inventory.begin()
-
-    async def _tell_the_queue(self, seen: set[AttemptId]) -> None:
-        """What was taken on, and what has run, whatever it says itself."""
-        known = {*seen, *(attempt.id for attempt in self.attempts)}
-        for attempt in await self.controller.take_over(known):
-            self.log.warning("the queue is older than what was taken on", attempt=str(attempt))
-        settled = await self.controller.settle_outdated(known)
-        if settled:
-            self.problems["queue"] = f"the queue was older than what has run: {len(settled)} jobs have an unknown end by that"
-            self.log.warning("the queue is older than what has run", settled=[str(attempt) for attempt in settled])
 
     def _path(self, name: str) -> str:
         return f"{self.state_dir.path}/{name}"
