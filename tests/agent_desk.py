@@ -67,7 +67,7 @@ class FixedDesk:
         """Always: nothing runs."""
         return True
 
-    def holds(self, attempt: AttemptId) -> bool:
+    def has(self, attempt: AttemptId) -> bool:
         """What it was given."""
         return attempt in self.now
 

@@ -58,7 +58,7 @@ class View:
         """By the number of CPUs."""
         return request.cpus <= self.free_cpus
 
-    def holds(self, attempt: AttemptId) -> bool:
+    def has(self, attempt: AttemptId) -> bool:
         """See NodeView."""
         return attempt in self.held
 

@@ -66,6 +66,8 @@ class RemoteController:
     """Called behind what each message does, before it is answered."""
     _heard_at: float = 0.0
     _reclaims: list[Reclaim] = field(default_factory=list)
+    _shown: set[AttemptId] = field(default_factory=set)
+    """What the node has in hand, as it has shown since it was registered."""
     _drained: bool = False
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -106,6 +108,7 @@ class RemoteController:
         """See ControllerLink."""
         with self._message(node):
             self.generation += 1
+            self._shown.clear()
             self.node, self._heard_at, self._drained = node, self.now(), bool(node.drains)
             self._news.set()
             answer = Registered(generation=self.generation)
@@ -167,8 +170,9 @@ class RemoteController:
 
     def _order(self, free: NodeView) -> Dispatch | Cancel | Nothing:
         mine = [job for job in self.jobs.values() if job.dispatched and job.report is None]
+        self._shown.update(job.attempt for job in mine if free.has(job.attempt))
         for job in mine:
-            if not free.holds(job.attempt):
+            if job.attempt not in self._shown:
                 return Dispatch(attempt=job.attempt, spec=job.spec)
         for job in mine:
             if job.cancelled and not free.cancelling(job.attempt):

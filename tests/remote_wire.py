@@ -61,7 +61,7 @@ class _Shown(msgspec.Struct, frozen=True):
         del request
         return self.fitting
 
-    def holds(self, attempt: AttemptId) -> bool:
+    def has(self, attempt: AttemptId) -> bool:
         """See NodeView."""
         return attempt in self.held
 
@@ -94,7 +94,7 @@ class RemoteLink:
         def shown(line: bytes) -> _Shown:
             question = decode(line, _Question, "a question")
             return _Shown(
-                frozenset(filter(free.holds, question.attempts)),
+                frozenset(filter(free.has, question.attempts)),
                 frozenset(filter(free.cancelling, question.attempts)),
                 question.request is not None and free.fits(question.request),
             )

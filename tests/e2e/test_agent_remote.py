@@ -42,6 +42,17 @@ def _code(machine: RemoteMachine, job: int) -> int | None:
     return report.end.code
 
 
+def test_an_order_that_was_never_written_down_is_given_again(tmp_path: Path, machine: RemoteMachine) -> None:
+    """Its agent had it in hand, and may have shown so: that counted for as long as it was registered."""
+    with Agents(tmp_path / "state", _BEATS, remote=machine.path).start(crash="store.attempts.accept before 1 SIGKILL") as agent:
+        job = machine.do(lambda controller: controller.submit(_script(f"echo >>{tmp_path}/ran; exit 6")))
+        assert agent.wait() == -9
+        agent.start()
+        assert _code(machine, job) == 6
+        agent.until("1.1", "none")
+        assert (tmp_path / "ran").read_text() == "\n"
+
+
 def test_a_node_registers_once_works_and_is_taken_out_of_the_books(tmp_path: Path, machine: RemoteMachine) -> None:
     """Its answers are lost on the way: each is said again, and does nothing twice. In the end nothing is left on either side."""
     machine.down()

@@ -95,7 +95,7 @@ def test_a_dispatch_that_is_said_again_claims_nothing(tmp_path: Path) -> None:
     around.state_dir = cast("Any", SimpleNamespace(steps=SimpleNamespace(path=str(tmp_path))))
     (tmp_path / "runtime" / str(of_folder.step(BATCH_STEP))).mkdir(parents=True)
     attempts = Attempts(around)
-    attempts.add(Attempt(id=known, allocation=Allocation(cpus=(0,)), accepted_at=0.0, uid=0, holds=False))
+    attempts.add(Attempt(id=known, allocation=Allocation(cpus=(0,)), accepted_at=0.0, uid=0, has_claim=False))
     for attempt in (known, of_folder):
         asyncio.run(attempts.take_on(Dispatch(attempt=attempt, spec=job_spec())))
     assert attempts.find(of_folder) is None

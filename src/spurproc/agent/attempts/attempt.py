@@ -34,7 +34,7 @@ class Attempt:
     is_reservation: bool = False
     has_row: bool = True
     """False of one that only its step folder tells of, which cannot be read: with its end it gets one."""
-    holds: bool = True
+    has_claim: bool = True
     """Whether its allocation is claimed in the resource table."""
     begun: bool = False
     """Something of it may have run on this node: it owes the epilog."""
@@ -66,7 +66,7 @@ class Attempt:
             accepted_at=row.accepted_at,
             uid=row.uid,
             state=row.state,
-            holds=row.holds_resources,
+            has_claim=row.holds_resources,
             begun=True,
             cancel=row.cancel,
             held_because=row.held_because,

@@ -24,8 +24,8 @@ def restore(around: Surroundings, taken: Iterable[Attempt]) -> None:
     """Each exactly what it was given; of what two claim the earlier claim stands. What the node has not got stays missing."""
     for attempt in sorted(taken, key=lambda one: (one.accepted_at, one.id)):
         if attempt.allocation is None:
-            attempt.holds = False
-        elif attempt.holds:
+            attempt.has_claim = False
+        elif attempt.has_claim:
             _restore_one(around, attempt, attempt.allocation)
 
 

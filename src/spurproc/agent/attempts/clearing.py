@@ -54,8 +54,8 @@ class Clearing:
         """Its resources are another's from now on; once. Where nobody knew what they are the node takes work again."""
         if attempt.allocation is None:
             await lift(self._around, DrainKind.SYSTEM, attempt_cause(attempt.id))
-        if attempt.holds:
-            attempt.holds = False
+        if attempt.has_claim:
+            attempt.has_claim = False
             with suppress(NotHeld):
                 self._around.resources.release(attempt.id)
             self._around.freed.set()

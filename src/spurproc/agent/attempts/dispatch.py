@@ -57,8 +57,13 @@ class Attempts:
         """See `NodeView`. Nothing fits a node that drains."""
         return not self._around.drains and not self._around.halted and self._around.resources.fits(request)
 
-    def holds(self, attempt: AttemptId) -> bool:
-        """See `NodeView`. Where a step folder stands it was launched, whatever the store says."""
+    def has(self, attempt: AttemptId) -> bool:
+        """See `NodeView`. Where a step folder stands it was launched, whatever the store says.
+
+        True before its row is durable: else the order would be given again, and its own claim would leave no room for it. Nobody
+        may rest on it for longer than this agent lives. The built-in queue forgets it in memory alone, in this very process, and
+        says again what its database has as dispatched; any other has to, at the next registration.
+        """
         return attempt in self._known or self._has_folder(attempt)
 
     def _has_folder(self, attempt: AttemptId) -> bool:
@@ -86,7 +91,7 @@ class Attempts:
 
     async def take_on(self, order: Dispatch) -> None:
         """Its resources are claimed at once; from the moment when both are durable it runs. Said again it changes nothing."""
-        if self.holds(order.attempt):
+        if self.has(order.attempt):
             return
         spec = order.spec
         allocation = self._around.resources.allocate(order.attempt, spec.resources, bare=spec.reservation)
@@ -135,7 +140,7 @@ class Attempts:
 
     def _before(self, attempt: Attempt) -> list[Attempt]:
         """Earlier attempts of its job that have not given back what they hold."""
-        return [one for one in self._of_job.get(attempt.id.job_id, ()) if one.id < attempt.id and one.holds]
+        return [one for one in self._of_job.get(attempt.id.job_id, ()) if one.id < attempt.id and one.has_claim]
 
     def displace(self, earlier: Attempt, later: AttemptId) -> None:
         """A later attempt of its job is here: it ends, and nobody has to take its report."""

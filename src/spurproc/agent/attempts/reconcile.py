@@ -167,7 +167,7 @@ async def _not_launched(around: Surroundings, attempt: Attempt) -> None:
     if attempt.spec is None:
         attempt.state, attempt.held_because = AttemptState.HELD, "what it is to run cannot be read from the agent's store"
     elif attempt.spec.reservation:
-        attempt.is_reservation, attempt.holds, attempt.state = True, False, AttemptState.ACCEPTED
+        attempt.is_reservation, attempt.has_claim, attempt.state = True, False, AttemptState.ACCEPTED
         attempt.end = ExitInfo.not_started(SpawnStage.NONE.name, 0, reason="a reservation ends with the agent that gave it")
         attempt.cancel = attempt.cancel or by_agent(around, "the agent was started anew")
     else:

@@ -44,23 +44,28 @@ class Unreachable(SpurprocError):
 
 
 class NodeView(Protocol):
-    """What the agent shows of itself when it asks for work: what is free, and which orders it has."""
+    """What the agent shows of itself when it asks for work: what is free, and which orders it has.
+
+    None of it is a receipt. It is as the agent knows it in this life, and may be on its way to the store: what was shown counts
+    under this registration alone. An agent that died on that way registers anew, and shows what it has then. Only its report is
+    the last that is heard of an attempt.
+    """
 
     def fits(self, request: ResourceRequest) -> bool:
         """Whether it could be given now. Changes nothing."""
         ...
 
-    def holds(self, attempt: AttemptId) -> bool:
-        """Whether that attempt is in the agent's store: its dispatch need not be said again."""
+    def has(self, attempt: AttemptId) -> bool:
+        """Whether the node has that attempt in hand: its dispatch need not be said again."""
         ...
 
     def cancelling(self, attempt: AttemptId) -> bool:
-        """Whether the intent to end that attempt is in the agent's store, or the attempt is over there."""
+        """Whether the node is at ending that attempt, or the attempt is over there."""
         ...
 
 
 class Dispatch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Run this attempt. Said again until `NodeView.holds` it."""
+    """Run this attempt. Said again until the node shows that it has it, see `NodeView`."""
 
     attempt: AttemptId
     spec: JobSpec

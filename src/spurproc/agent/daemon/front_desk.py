@@ -92,7 +92,7 @@ class FrontDesk:
         return AttemptNow(
             phase=known.state.value,
             held_because=_why_held(known),
-            allocation=known.allocation if known.holds else None,
+            allocation=known.allocation if known.has_claim else None,
             started_at=known.started_at,
             not_enforced=known.trace.not_enforced,
         )

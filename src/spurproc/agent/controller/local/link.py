@@ -63,7 +63,7 @@ class LocalLink:
     async def _standing(self, free: NodeView) -> Dispatch | Cancel | None:
         """An order that the node has not shown that it has; what is to end there before what is to run."""
         controller = self._controller
-        for attempt in [one for one in controller.unheld if free.holds(one)]:
+        for attempt in [one for one in controller.unheld if free.has(one)]:
             del controller.unheld[attempt]
         for attempt, order in list(controller.unheeded.items()):
             if attempt in controller.unheld:  # there is nothing of it that could end
