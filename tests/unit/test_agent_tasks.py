@@ -12,6 +12,7 @@ import pytest
 
 from spurproc.agent.attempts import hooks, tasks, watching
 from spurproc.agent.attempts.attempt import Attempt
+from spurproc.agent.attempts.step import Traces
 from spurproc.agent.attempts.surroundings import Blocking, Surroundings
 from spurproc.agent.attempts.table import AttemptEvent
 from spurproc.agent.attempts.tasks import Tasks
@@ -177,8 +178,14 @@ def test_one_that_cannot_be_told_to_end_is_told_again() -> None:
 
 @pytest.mark.parametrize(("state", "more"), [(StepState.RUNNING, []), (StepState.SUSPENDED, [AttemptEvent.SUSPENDED])])
 def test_one_that_could_not_be_watched_for_a_moment_is_held_no_longer_than_that(
-    state: StepState, more: list[AttemptEvent]
+    state: StepState, more: list[AttemptEvent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def looked_at(_: Surroundings, attempt: Attempt) -> tuple[Traces, bool]:
+        """There is no folder of it here: nothing is found that was not known."""
+        return Traces(attempt.trace, 1.0), attempt.state is AttemptState.SUSPENDED
+
+    monkeypatch.setattr(watching, "_looked_at", looked_at)
+
     async def scene() -> None:
         around, step, events = _around(), Step(waits=2, status=1, state=state), list[AttemptEvent]()
         attempt = _attempt(step)
