@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from spurproc.agent.controller.link import Cancel, Dispatch, Nothing, RefusedForGood
+from spurproc.agent.controller.link import Acknowledged, Cancel, Dispatch, Nothing, RefusedForGood
 from spurproc.agent.controller.local.controller import LocalController
 from spurproc.agent.controller.local.link import LocalLink
 from spurproc.agent.controller.local.records import JobState
+from spurproc.agent.jobs.job_spec import RequeuePolicy
 from spurproc.errors import AlreadyGone
 from spurproc.proto.attempt_id import AttemptId
 from tests.agent_values import View, job_spec, node, report_of
@@ -113,6 +114,70 @@ def test_a_report_of_an_attempt_that_counts_no_more_ends_nothing(path: Path) -> 
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("UPDATE jobs SET run_attempt = 2")
         connection.commit()
+    asyncio.run(after())
+
+
+def _damage(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for statement in statements:
+            assert connection.execute(statement).rowcount == 1
+
+
+def test_a_wish_to_end_that_cannot_be_read_is_one_all_the_same(path: Path) -> None:
+    """Its node is told, and it is not run again for a fault of that."""
+
+    async def before() -> None:
+        controller, link = await started(path)
+        await controller.submit(job_spec(requeue=RequeuePolicy.ON_NODE_FAULT), submitted_by=0)
+        await dispatched(link, View())
+        await controller.cancel(1, uid=7, why="no need")
+        await controller.close()
+
+    async def after() -> None:
+        controller, link = await started(path)
+        view = View()
+        view.held.add(AttemptId(1, 1))
+        order = await link.take_work(view)
+        assert isinstance(order, Cancel)
+        assert order.uid is None
+        assert "attempt 1.1, cancel" in order.why
+        await link.report(report_of(AttemptId(1, 1), node_fault="its launch was cut short"))
+        assert (await controller.job(1)).state is JobState.ENDED
+        await controller.close()
+
+    asyncio.run(before())
+    _damage(path, "UPDATE attempts SET cancel = x'00'")
+    asyncio.run(after())
+
+
+def test_a_report_that_cannot_be_read_hides_nothing_else_and_is_taken_when_it_is_said_again(path: Path) -> None:
+    async def before() -> None:
+        controller, link = await started(path)
+        view = View()
+        for _ in range(2):
+            await controller.submit(job_spec(), submitted_by=0)
+            await link.report(report_of(await dispatched(link, view)))
+        await controller.close()
+
+    async def after() -> None:
+        controller, link = await started(path)
+        first, second = sorted(await controller.jobs(), key=lambda one: one.job_id)
+        assert (first.damaged, second.uid, second.submitted_at) == (None, 0, 0.0)
+        assert "job 2, uid" in (second.damaged or "")
+        assert "job 2, submitted_at" in (second.damaged or "")
+        (told,) = await controller.attempts(1)
+        assert (told.report, told.reported, list(told.damage)) == (None, True, ["dispatched_at", "report"])
+        assert await link.report(report_of(AttemptId(1, 1))) == Acknowledged()
+        (told,) = await controller.attempts(1)
+        assert (told.report, told.other_report) == (report_of(AttemptId(1, 1)), None)
+        await controller.close()
+
+    asyncio.run(before())
+    _damage(
+        path,
+        "UPDATE attempts SET report = x'00', dispatched_at = 'then' WHERE job_id = 1",
+        "UPDATE jobs SET uid = 'ann', submitted_at = 'now' WHERE job_id = 2",
+    )
     asyncio.run(after())
 
 

@@ -54,6 +54,7 @@ def job_fields(job: JobView) -> dict[str, Any]:
         "resources": None if request is None else _request_fields(request),
         "exit": None if job.end is None else job.end.to_json(),
         "cancelled": job.cancelled,
+        "damaged": job.damaged,
     }
 
 
@@ -85,6 +86,7 @@ def attempt_fields(attempt: AttemptView) -> dict[str, Any]:
         "stdout": text_of(attempt.stdout),
         "stderr": text_of(attempt.stderr),
         "not_enforced": list(attempt.not_enforced),
+        "damaged": attempt.damaged,
     }
 
 

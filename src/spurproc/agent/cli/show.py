@@ -72,8 +72,7 @@ def _job_rows(detail: JobDetail) -> _Rows:
         rows.append(("held", Toned(job.held_because, "bad")))
     if job.requeue_wanted:
         rows.append(("requeue", "once this attempt has ended"))
-    if detail.damaged is not None:
-        rows.append(("damaged", Toned(detail.damaged, "bad")))
+    rows += [("damaged", Toned(why, "bad")) for why in (job.damaged, detail.damaged) if why is not None]
     return rows + ([] if detail.program is None else _program_rows(detail.program))
 
 
@@ -108,7 +107,7 @@ def _attempt_rows(attempt: AttemptView) -> _Rows:
         rows.append(("fault", Toned(attempt.node_fault, "bad")))
     if attempt.end is not None:
         rows += [("exit", end_cell(attempt.end)), ("known by", attempt.end.source.value)]
-    return rows
+    return rows + ([] if attempt.damaged is None else [("damaged", Toned(attempt.damaged, "bad"))])
 
 
 def _cancel_text(attempt: AttemptView) -> str:

@@ -145,9 +145,11 @@ class Conversation:
                         await self._alloc(caller, request)
                 case _:
                     await self._send(await self._office.answers.answer(caller, request))
-        except (TooMuch, RecordInvalid, _Over):
+        except (TooMuch, _Over):
             raise
         except SpurprocError as error:
+            if isinstance(error, RecordInvalid) and error.path == _NO_REQUEST:  # any other is a record of ours
+                raise
             await self._send(_refused(error))
         except Exception as error:  # noqa: BLE001 - a fault of ours ends no agent
             self._office.on_fault(error)

@@ -38,6 +38,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     end: ExitInfo | None = None
     """How it ended, once it has; in a list alone."""
     cancelled: bool = False
+    damaged: str | None = None
+    """What of its record, or, in a list, of that of its end, cannot be read."""
 
 
 class AttemptView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -60,6 +62,8 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     stderr: RawText | None = None
     not_enforced: tuple[str, ...] = ()
     """The limits that it asked for and was not held to, as files of its cgroup: "memory.max"."""
+    damaged: str | None = None
+    """What of its record cannot be read."""
 
 
 class ProgramView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -28,6 +28,7 @@ def job_view(job: JobRecord, now: AttemptNow | None, last: AttemptRecord | None 
         resources=job.request,
         end=None if last is None or last.report is None else last.report.end,
         cancelled=last is not None and _was_cancelled(last),
+        damaged="; ".join(filter(None, (job.damaged, None if last is None else _damage(last)))) or None,
     )
 
 
@@ -49,7 +50,12 @@ def attempt_view(record: AttemptRecord, now: AttemptNow | None, places: Places |
         stdout=None if places is None else places.stdout,
         stderr=None if places is None else places.stderr,
         not_enforced=_not_enforced(record, now),
+        damaged=_damage(record),
     )
+
+
+def _damage(record: AttemptRecord) -> str | None:
+    return "; ".join(record.damage.values()) or None
 
 
 def _not_enforced(record: AttemptRecord, now: AttemptNow | None) -> tuple[str, ...]:
@@ -59,7 +65,7 @@ def _not_enforced(record: AttemptRecord, now: AttemptNow | None) -> tuple[str, .
 
 
 def _was_cancelled(record: AttemptRecord) -> bool:
-    return record.cancel is not None or (record.report is not None and record.report.cancelled)
+    return record.cancelled or (record.report is not None and record.report.cancelled)
 
 
 def _started_at(record: AttemptRecord, now: AttemptNow | None) -> float | None:

@@ -21,7 +21,7 @@ class Books:
         self._ended: dict[int, list[asyncio.Future[None]]] = {}
 
     async def job(self, job_id: int) -> JobRecord:
-        """As it stands. Raises AlreadyGone, RecordInvalid."""
+        """As it stands. Raises AlreadyGone."""
         ending.check_job_id(job_id)
         return await self._database.read(lambda connection: queue.find_job(connection, job_id))
 
@@ -31,12 +31,12 @@ class Books:
         return await self._database.read(lambda connection: queue.spec_of(connection, job_id))
 
     async def attempts(self, job_id: int) -> tuple[AttemptRecord, ...]:
-        """Its history; empty before it was dispatched once. Raises RecordInvalid."""
+        """Its history; empty before it was dispatched once."""
         ending.check_job_id(job_id)
         return await self._database.read(lambda connection: ending.attempts_of(connection, job_id))
 
     async def jobs(self, which: JobFilter | None = None) -> tuple[JobRecord, ...]:
-        """The latest first, a page of them. Raises RecordInvalid."""
+        """The latest first, a page of them."""
         return await self._database.read(lambda connection: history.jobs(connection, which or JobFilter()))
 
     async def ended(self, job_id: int) -> JobRecord:

@@ -148,8 +148,8 @@ def report(connection: sqlite3.Connection, told: AttemptReport, *, at: float) ->
     except AlreadyGone as error:
         return Reported(answer=RefusedForGood(why=str(error)))
     known = find_attempt(connection, told.attempt)
-    if known is not None and known.report is not None:
-        repeated = _repeated(connection, known, known.report, told, over=job.state is JobState.ENDED)
+    if known is not None and known.reported:
+        repeated = _repeated(connection, known, told, at, over=job.state is JobState.ENDED)
         return replace(repeated, mark=_mark(connection, job))
     if told.attempt != job.attempt or job.state is not JobState.DISPATCHED or known is None:
         return Reported(answer=RefusedForGood(why=_why_not(job, told.attempt)))
@@ -174,11 +174,11 @@ def _why_not(job: JobRecord, attempt: AttemptId) -> str:
     return f"attempt {attempt} was not dispatched: job {job.job_id} is {job.state.value}, as attempt {job.run_attempt}"
 
 
-def _repeated(
-    connection: sqlite3.Connection, known: AttemptRecord, first: AttemptReport, told: AttemptReport, *, over: bool
-) -> Reported:
-    """Its acknowledgement was lost. The first report counts; one that says something else is kept beside it."""
-    if encode(first) != encode(told) and known.other_report is None:
+def _repeated(connection: sqlite3.Connection, known: AttemptRecord, told: AttemptReport, at: float, *, over: bool) -> Reported:
+    """Its acknowledgement was lost. The first report that can be read counts; one that says something else is kept beside it."""
+    if known.report is None:
+        _write_report(connection, told, at)
+    elif encode(known.report) != encode(told) and known.other_report is None:
         connection.execute(
             "UPDATE attempts SET other_report = ? WHERE job_id = ? AND run_attempt = ?",
             (encode(told), told.attempt.job_id, told.attempt.run_attempt),
@@ -196,7 +196,7 @@ def _write_report(connection: sqlite3.Connection, told: AttemptReport, at: float
 def _applied(connection: sqlite3.Connection, job: JobRecord, known: AttemptRecord, told: AttemptReport) -> Reported:
     if job.requeue_wanted:
         return Reported(answer=Acknowledged(), queued=put_back(connection, job, keeps_place=False))
-    if told.node_fault is not None and known.cancel is None and _tried_again(connection, job):
+    if told.node_fault is not None and not known.cancelled and _tried_again(connection, job):
         return Reported(answer=Acknowledged(), queued=put_back(connection, job, keeps_place=True))
     connection.execute("UPDATE jobs SET state = ? WHERE job_id = ?", (JobState.ENDED.value, job.job_id))
     return Reported(answer=Acknowledged(), over=True)
@@ -209,14 +209,14 @@ def _tried_again(connection: sqlite3.Connection, job: JobRecord) -> bool:
 
 
 def find_attempt(connection: sqlite3.Connection, attempt: AttemptId) -> AttemptRecord | None:
-    """None for one that was neither dispatched nor ended. Raises RecordInvalid."""
+    """None for one that was neither dispatched nor ended."""
     query = f"SELECT {ATTEMPT_COLUMNS} FROM attempts WHERE job_id = ? AND run_attempt = ?"
     fields = connection.execute(query, (attempt.job_id, attempt.run_attempt)).fetchone()
     return None if fields is None else attempt_record(fields)
 
 
 def attempts_of(connection: sqlite3.Connection, job_id: int) -> tuple[AttemptRecord, ...]:
-    """Its history, in order. Raises RecordInvalid."""
+    """Its history, in order."""
     query = f"SELECT {ATTEMPT_COLUMNS} FROM attempts WHERE job_id = ? ORDER BY run_attempt"
     return tuple(attempt_record(fields) for fields in connection.execute(query, (job_id,)))
 
@@ -242,7 +242,7 @@ def take_over(connection: sqlite3.Connection, seen: Iterable[AttemptId], *, at: 
 
 def _put_forward(connection: sqlite3.Connection, job: JobRecord, attempt: AttemptId, at: float) -> None:
     earlier = find_attempt(connection, job.attempt)
-    if attempt != job.attempt and earlier is not None and earlier.report is None:
+    if attempt != job.attempt and earlier is not None and not earlier.reported:
         end = ExitInfo.unknown(f"attempt {attempt} has been run since, and nobody knows of this one's end")
         _write_report(connection, AttemptReport(attempt=job.attempt, end=end), at)
     connection.execute(

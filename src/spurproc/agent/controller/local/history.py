@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from spurproc.agent.controller.link import Cancel
 from spurproc.agent.controller.local.records import JOB_COLUMNS, WHERE, CancelRequest, JobRecord, JobState, job_record
+from spurproc.agent.store.column import record_in
+from spurproc.errors import RecordInvalid
 from spurproc.proto.attempt_id import AttemptId
-from spurproc.proto.codec import decode
 
 __all__ = ["JobFilter", "cancels", "dispatched", "forget", "jobs"]
 
@@ -29,7 +30,7 @@ class JobFilter:
 
 
 def jobs(connection: sqlite3.Connection, which: JobFilter) -> tuple[JobRecord, ...]:
-    """The latest first. Raises RecordInvalid."""
+    """The latest first."""
     marks = ", ".join("?" * len(which.states))
     conditions, values = [f"state IN ({marks})"], [state.value for state in which.states]
     numbers = [
@@ -60,7 +61,7 @@ def dispatched(connection: sqlite3.Connection) -> tuple[AttemptId, ...]:
 
 
 def cancels(connection: sqlite3.Connection) -> tuple[Cancel, ...]:
-    """The requests to end what belongs to a node. Raises RecordInvalid."""
+    """The requests to end what belongs to a node. One that cannot be read is one all the same."""
     query = (
         "SELECT job_id, run_attempt, cancel FROM jobs JOIN attempts USING (job_id, run_attempt)"
         " WHERE state = 'dispatched' AND cancel IS NOT NULL ORDER BY job_id"
@@ -68,6 +69,10 @@ def cancels(connection: sqlite3.Connection) -> tuple[Cancel, ...]:
     return tuple(_cancel(*fields) for fields in connection.execute(query))
 
 
-def _cancel(job_id: int, run_attempt: int, content: bytes) -> Cancel:
-    request = decode(content, CancelRequest, f"{WHERE}, attempt {job_id}.{run_attempt}, cancel")
-    return Cancel(attempt=AttemptId(job_id, run_attempt), uid=request.uid, why=request.why)
+def _cancel(job_id: int, run_attempt: int, content: object) -> Cancel:
+    attempt = AttemptId(job_id, run_attempt)
+    try:
+        request = record_in(content, CancelRequest, f"{WHERE}, attempt {attempt}, cancel")
+    except RecordInvalid as error:
+        return Cancel(attempt=attempt, why=f"somebody has asked for it: {error}")
+    return Cancel(attempt=attempt, uid=request.uid, why=request.why)

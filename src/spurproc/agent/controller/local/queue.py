@@ -11,10 +11,11 @@ from spurproc.agent.controller.link import AttemptReport
 from spurproc.agent.controller.local.records import JOB_COLUMNS, WHERE, CancelRequest, JobRecord, JobState, job_record
 from spurproc.agent.jobs.job_spec import JobSpec, RequeuePolicy
 from spurproc.agent.resources.request import ResourceRequest
+from spurproc.agent.store.column import record_in
 from spurproc.core.exit_info import ExitInfo, ExitSource
 from spurproc.errors import AlreadyGone, InvalidArgument, Unsupported
 from spurproc.proto.attempt_id import AttemptId
-from spurproc.proto.codec import decode, encode
+from spurproc.proto.codec import encode
 
 __all__ = [
     "Head",
@@ -155,7 +156,7 @@ def spec_of(connection: sqlite3.Connection, job_id: int) -> JobSpec:
     fields = connection.execute("SELECT spec FROM jobs WHERE job_id = ?", (job_id,)).fetchone()
     if fields is None:
         raise AlreadyGone(errno.ENOENT, f"cannot find job {job_id}: there is none")
-    return decode(fields[0], JobSpec, f"{WHERE}, job {job_id}, spec")
+    return record_in(fields[0], JobSpec, f"{WHERE}, job {job_id}, spec")
 
 
 def head(connection: sqlite3.Connection) -> Head | Unreadable | None:
