@@ -26,6 +26,42 @@ def test_a_launch_does_not_wait_for_removals() -> None:
     assert asyncio.run(both()) == "launched"
 
 
+def test_a_launch_and_a_removal_wait_for_no_kill_plan() -> None:
+    """However many are walked, for as long as each takes."""
+    done = Event()
+
+    async def all_three() -> list[str]:
+        blocking = Blocking(1)
+        walks = [asyncio.create_task(blocking.walk(done.wait)) for _ in range(200)]
+        try:
+            async with asyncio.timeout(30):
+                return [await blocking.run(lambda: "launched"), await blocking.run_patiently(lambda: "removed")]
+        finally:
+            done.set()
+            await asyncio.gather(*walks)
+            await blocking.close()
+
+    assert asyncio.run(all_three()) == ["launched", "removed"]
+
+
+def test_the_end_waits_for_no_kill_plan_and_no_removal() -> None:
+    """Both are done again at the next start."""
+    never = Event()
+
+    async def ended() -> None:
+        blocking = Blocking(1)
+        going_on = [asyncio.create_task(one(never.wait)) for one in (blocking.walk, blocking.run_patiently)]
+        await blocking.run(lambda: None)
+        async with asyncio.timeout(30):
+            await blocking.close()
+        for task in going_on:
+            assert not task.done()
+            task.cancel()
+
+    asyncio.run(ended())
+    never.set()
+
+
 def test_what_has_begun_is_done_when_they_are_given_up() -> None:
     """What a thread launches is launched by an owner of the folder."""
     seen: list[str] = []

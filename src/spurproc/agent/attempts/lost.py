@@ -70,7 +70,7 @@ class Lost:
         plan = KILL_ALL if again else await self._kill_plan(attempt)
         self._around.ownership.require()
         timeout_s = _AGAIN_WITHIN_S if again else _WALKED_WITHIN_S
-        fenced = await self._around.blocking.run(fence_lost, attempt, plan, timeout_s=timeout_s)
+        fenced = await self._around.blocking.walk(fence_lost, attempt, plan, timeout_s=timeout_s)
         self._walked.add(attempt.id)
         self._around.log.warning("fenced", attempt=str(attempt.id), proof=fenced.words, gone=fenced.proven)
         return "" if fenced.proven else fenced.words

@@ -13,6 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from spurproc.agent.configuration.configuration import Configuration
 from spurproc.agent.controller.link import ControllerLink
+from spurproc.agent.inventory.lone_thread import begun
 from spurproc.agent.node.ownership import Ownership
 from spurproc.agent.node.state_dir import StateDir
 from spurproc.agent.resources.table import ResourceTable
@@ -27,28 +28,38 @@ __all__ = ["Blocking", "Surroundings"]
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_PATIENT_THREADS = 2
+_REMOVALS_MOST = 2
+_WALKS_MOST = 64
 
 
 class Blocking:
-    """A few threads for what blocks: launches, ends, folders. Owns them."""
+    """Threads for what blocks: a few for launches, looks, folders; and apart from them those for what a job can draw out."""
 
     def __init__(self, threads: int) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="blocking")
-        self._patient = ThreadPoolExecutor(_PATIENT_THREADS, thread_name_prefix="patient")
+        self._removals = asyncio.Semaphore(_REMOVALS_MOST)
+        self._walks = asyncio.Semaphore(_WALKS_MOST)
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What it returns or raises, on one of the threads; in turn, where all are taken."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, partial(function, *args, **kwargs))
 
     async def run_patiently(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """As `run`, for what takes as long as a job has made it, such as the removal of its files: no launch waits for that."""
-        return await asyncio.get_running_loop().run_in_executor(self._patient, partial(function, *args, **kwargs))
+        """As `run`, for what takes as long as a job has made it, such as the removal of its files: no launch waits for that.
+
+        Nor does the end of the agent: whatever is done here is done again at the next start.
+        """
+        async with self._removals:
+            return await begun(partial(function, *args, **kwargs))
+
+    async def walk(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """As `run_patiently`, for what takes as long as a kill plan: nobody else's end waits for the grace of one."""
+        async with self._walks:
+            return await begun(partial(function, *args, **kwargs))
 
     async def close(self) -> None:
-        """Take nothing more, and return once all that has begun is done: what a thread launches is launched by an owner."""
-        for pool in (self._pool, self._patient):
-            await asyncio.to_thread(pool.shutdown, wait=True, cancel_futures=True)
+        """Take nothing more, and return once all that `run` has begun is done: what it launches is launched by an owner."""
+        await asyncio.to_thread(self._pool.shutdown, wait=True, cancel_futures=True)
 
 
 @dataclass(slots=True, kw_only=True)

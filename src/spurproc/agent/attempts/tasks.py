@@ -34,7 +34,7 @@ class Tasks:
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Go on with nothing. Whatever has run on a thread is done, and whatever was not recorded is found at the next start."""
+        """Go on with nothing. What a thread launches is done by then, and what was not recorded is found at the next start."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

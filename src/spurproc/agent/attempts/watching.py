@@ -183,7 +183,7 @@ class Watcher:
             return
         self._around.ownership.require()
         try:
-            await self._around.blocking.run(self._step(attempt).terminate, timeout_s=_WALKED_WITHIN_S)
+            await self._around.blocking.walk(self._step(attempt).terminate, timeout_s=_WALKED_WITHIN_S)
         except AlreadyGone:
             self._lost.end(attempt)  # whoever watches it has found the same, or does so now
             return

@@ -57,7 +57,7 @@ async def fence_all(around: Surroundings, attempts: Attempts) -> None:
 
 
 async def _fence(around: Surroundings, attempt: Attempt) -> None:
-    proof = await around.blocking.run(fence, attempt, around.configuration.kill_plan)
+    proof = await around.blocking.walk(fence, attempt, around.configuration.kill_plan)
     around.log.warning("fenced", attempt=str(attempt.id), proof=proof)
 
 

@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from spurproc.errors import SystemCallError
 
-__all__ = ["LoneThread"]
+__all__ = ["LoneThread", "begun"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -37,7 +37,7 @@ class LoneThread:
             if self._stuck is not None:
                 await self._await(self._stuck)
                 self._stuck = None
-            done = _begun(lambda: function(*args, **kwargs))
+            done = begun(lambda: function(*args, **kwargs))
             self._stuck = done
             await self._await(done)
             self._stuck = None
@@ -50,7 +50,8 @@ class LoneThread:
             raise TimeoutError(f"it takes longer than {self._within_s:g} s")
 
 
-def _begun(call: Callable[[], T]) -> asyncio.Future[T]:
+def begun(call: Callable[[], T]) -> asyncio.Future[T]:
+    """What becomes of it, on a thread of its own: a daemon, which keeps no program from ending. Raises SystemCallError."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
