@@ -8,7 +8,8 @@ from directives import add_directives
 from sphinx.application import Sphinx
 from state_table import StateTable
 
-from spurproc.agent.attempts.table import AttemptEvent, Facts, move
+from spurproc.agent.attempts.event import AttemptEvent
+from spurproc.agent.attempts.table import Facts, move
 from spurproc.agent.store.attempt_row import AttemptState
 
 DRAWN = StateTable(

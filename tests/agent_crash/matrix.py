@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from spurproc.agent.attempts.table import Effect
+from spurproc.agent.attempts.effect import Effect
 from tests.agent_crash.places import CUT_SHORT, commits
 from tests.agent_crash.points import HOST, SUPERVISOR
 from tests.agent_crash.scenes import SCENES

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from spurproc.agent.attempts.table import Effect
+from spurproc.agent.attempts.effect import Effect
 from tests.crash.rows import LAUNCHER_ACTS
 
 STORES = (

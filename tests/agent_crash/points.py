@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from spurproc.agent.attempts.table import Effect
+from spurproc.agent.attempts.effect import Effect
 from spurproc.agent.store import database
 from spurproc.agent.store.transaction import CommitPoint
 from spurproc.core.process.identity import ProcessIdentity

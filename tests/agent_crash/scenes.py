@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 
-from spurproc.agent.attempts.table import Effect
+from spurproc.agent.attempts.effect import Effect
 from spurproc.agent.resources.request import ResourceRequest
 from tests.agent_crash.places import OF_A_LAUNCH
 from tests.agent_crash.stage import FIRST_GPU, SECOND_GPU, Stage
@@ -320,8 +320,7 @@ _STARTS = (
     "attempts.reconcile.look",
     *_of("attempts.claims", "restore", "displace"),
     "resources.table:ResourceTable.restore",
-    *_of(_ENDING, "take_over"),
-    "controller.local.outdated.settle_outdated",
+    *_of("controller.local.outdated", "take_over", "settle_outdated"),
     *_of(_QUEUE, "raise_floor", "take_number"),
 )
 SCENES: dict[str, Scene] = {

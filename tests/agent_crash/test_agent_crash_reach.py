@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spurproc.agent.attempts.table import Effect
+from spurproc.agent.attempts.effect import Effect
 from tests.agent_crash.matrix import VICTIMS, all_cells, some_cells
 from tests.agent_crash.places import READS, all_places, bodies, commits, holder_of
 from tests.agent_crash.scenes import SCENES

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from spurproc.agent.attempts.table import AttemptEvent
+from spurproc.agent.attempts.event import AttemptEvent
 from spurproc.agent.store.attempt_row import AttemptState
 from tests.meta.repository import ROOT
 

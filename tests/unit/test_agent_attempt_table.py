@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spurproc.agent.attempts.effect import Effect
+from spurproc.agent.attempts.event import AttemptEvent
 from spurproc.agent.attempts.records import RECORDS
-from spurproc.agent.attempts.table import LIVE, TABLE, AttemptEvent, Effect, Facts, Move, move
+from spurproc.agent.attempts.table import LIVE, TABLE, Facts, Move, move
 from spurproc.agent.store.attempt_row import AttemptState
 
 S, E, F = AttemptState, AttemptEvent, Effect

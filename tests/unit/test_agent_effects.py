@@ -10,10 +10,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from spurproc.agent.attempts.attempt import Attempt
+from spurproc.agent.attempts.effect import Effect
 from spurproc.agent.attempts.effects import EffectRunner
+from spurproc.agent.attempts.event import AttemptEvent
 from spurproc.agent.attempts.reporting import offer
 from spurproc.agent.attempts.surroundings import Blocking, Surroundings
-from spurproc.agent.attempts.table import AttemptEvent, Effect
 from spurproc.agent.controller.link import Acknowledged, AttemptReport
 from spurproc.agent.inventory.reading import Inventory
 from spurproc.agent.log import open_log

@@ -6,8 +6,8 @@ import asyncio
 from typing import Any, cast
 
 from spurproc.agent.attempts.attempt import Attempt
+from spurproc.agent.attempts.event import AttemptEvent
 from spurproc.agent.attempts.starting import Starting
-from spurproc.agent.attempts.table import AttemptEvent
 from spurproc.agent.attempts.tasks import Work
 from spurproc.agent.resources.allocation import Allocation
 from spurproc.agent.store.attempt_row import AttemptState, CancelIntent

@@ -12,9 +12,9 @@ import pytest
 
 from spurproc.agent.attempts import hooks, tasks, watching
 from spurproc.agent.attempts.attempt import Attempt
+from spurproc.agent.attempts.event import AttemptEvent
 from spurproc.agent.attempts.step import Traces
 from spurproc.agent.attempts.surroundings import Blocking, Surroundings
-from spurproc.agent.attempts.table import AttemptEvent
 from spurproc.agent.attempts.tasks import Tasks
 from spurproc.agent.attempts.trace import Trace
 from spurproc.agent.attempts.watching import Watcher

@@ -6,7 +6,8 @@ from asyncio import Future
 from collections import deque
 from dataclasses import dataclass, field
 
-from spurproc.agent.attempts.table import AttemptEvent, Facts
+from spurproc.agent.attempts.event import AttemptEvent
+from spurproc.agent.attempts.table import Facts
 from spurproc.agent.attempts.trace import Trace
 from spurproc.agent.controller.link import AttemptReport
 from spurproc.agent.jobs.job_spec import JobSpec

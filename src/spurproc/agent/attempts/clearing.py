@@ -7,12 +7,12 @@ from contextlib import suppress
 
 from spurproc.agent.attempts.attempt import Attempt
 from spurproc.agent.attempts.draining import attempt_cause, lift
+from spurproc.agent.attempts.event import AttemptEvent
 from spurproc.agent.attempts.hooks import HookName, hook_begun, hook_plan, remove_hooks, run_hook
 from spurproc.agent.attempts.outdated import note_report
 from spurproc.agent.attempts.reporting import offer
 from spurproc.agent.attempts.step import find_step, remove_folders, remove_step, spec_for
 from spurproc.agent.attempts.surroundings import Surroundings
-from spurproc.agent.attempts.table import AttemptEvent
 from spurproc.agent.attempts.tasks import Spawn
 from spurproc.agent.resources.refusal import NotHeld
 from spurproc.agent.store.drains import DrainKind

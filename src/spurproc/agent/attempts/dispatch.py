@@ -9,10 +9,11 @@ from functools import partial
 
 from spurproc.agent.attempts.attempt import Attempt
 from spurproc.agent.attempts.effects import EffectRunner, Failpoint
+from spurproc.agent.attempts.event import AttemptEvent
 from spurproc.agent.attempts.held_back import HeldBack
 from spurproc.agent.attempts.leaderless import Leaderless
 from spurproc.agent.attempts.surroundings import Surroundings
-from spurproc.agent.attempts.table import LIVE, AttemptEvent
+from spurproc.agent.attempts.table import LIVE
 from spurproc.agent.controller.link import Dispatch
 from spurproc.agent.jobs.job_spec import JobSpec
 from spurproc.agent.resources.allocation import Allocation

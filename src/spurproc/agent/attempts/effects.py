@@ -13,10 +13,12 @@ from itertools import groupby
 from spurproc.agent.attempts.attempt import Attempt
 from spurproc.agent.attempts.clearing import Clearing
 from spurproc.agent.attempts.draining import note
+from spurproc.agent.attempts.effect import Effect
+from spurproc.agent.attempts.event import AttemptEvent
 from spurproc.agent.attempts.records import PATIENT, RECORDS, drain_of, record
 from spurproc.agent.attempts.starting import Starting
 from spurproc.agent.attempts.surroundings import Surroundings
-from spurproc.agent.attempts.table import AttemptEvent, Effect, move
+from spurproc.agent.attempts.table import move
 from spurproc.agent.attempts.tasks import RETRY_FIRST_S, RETRY_LAST_S, Tasks
 from spurproc.agent.attempts.watching import Watcher
 from spurproc.agent.controller.registration import BackOff

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable
 
 from spurproc.agent.attempts.attempt import Attempt
-from spurproc.agent.attempts.table import Effect
+from spurproc.agent.attempts.effect import Effect
 from spurproc.agent.store.attempt_row import AttemptState, Obligation
 from spurproc.agent.store.attempts import discharge, forget, hold, intend_cancel, note_refusal, record_end, set_state, take_up
 from spurproc.agent.store.drains import Drain, DrainKind, add_drain

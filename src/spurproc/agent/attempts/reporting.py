@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 
 from spurproc.agent.attempts.attempt import Attempt
+from spurproc.agent.attempts.event import AttemptEvent
 from spurproc.agent.attempts.surroundings import Surroundings
-from spurproc.agent.attempts.table import AttemptEvent
 from spurproc.agent.controller.link import Acknowledged, Unreachable
 from spurproc.agent.controller.registration import BackOff
 

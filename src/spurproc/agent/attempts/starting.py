@@ -8,10 +8,10 @@ from contextlib import suppress
 from functools import partial
 
 from spurproc.agent.attempts.attempt import Attempt
+from spurproc.agent.attempts.event import AttemptEvent
 from spurproc.agent.attempts.hooks import HookName, hook_plan, run_hook
 from spurproc.agent.attempts.step import launch_step, prepare, spec_for
 from spurproc.agent.attempts.surroundings import Surroundings
-from spurproc.agent.attempts.table import AttemptEvent
 from spurproc.agent.attempts.tasks import Spawn
 from spurproc.agent.store.attempts import note_launch
 from spurproc.core.exit_info import ExitInfo

@@ -6,70 +6,14 @@ effects, in order. `effects.py` carries them out. What a state does not list it 
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from spurproc.agent.attempts.effect import Effect
+from spurproc.agent.attempts.event import AttemptEvent
 from spurproc.agent.store.attempt_row import AttemptState
 
-__all__ = ["LIVE", "TABLE", "AttemptEvent", "Effect", "Facts", "Move", "move"]
-
-
-class AttemptEvent(enum.Enum):
-    """What can happen to an attempt."""
-
-    BEGIN = "begin"
-    """It was taken on just now; or an agent has started, and found it in this state."""
-    HOOK_PASSED = "hook passed"
-    """The node's prolog or epilog has exited with 0."""
-    HOOK_FAILED = "hook failed"
-    """It ended otherwise, could not be started, took too long, or nobody knows."""
-    LAUNCHED = "launched"
-    """It has a step, which from now on says itself what becomes of it."""
-    NOT_LAUNCHED = "not launched"
-    """It has none, and nothing of it has run."""
-    SUSPENDED = "suspended"
-    RESUMED = "resumed"
-    CANCEL = "cancel"
-    """Somebody wants it to end; the intent is not durable yet."""
-    STEP_OVER = "step over"
-    """Its step has ended, and nothing of its tree is left."""
-    STUCK = "stuck"
-    """Its kill plan is over and something lives on; or it cannot be told what becomes of it."""
-    FOUND = "found"
-    """What becomes of it can be told again."""
-    REPORTED = "reported"
-    """The controller has the report, or nobody has to take it."""
-    REPORT_REFUSED = "report refused"
-    """The controller will never take it."""
-
-
-class Effect(enum.Enum):
-    """What the agent does. What those that begin with `record` write is durable before any other effect after them begins."""
-
-    RECORD_CANCEL = "record the intent to end it"
-    RECORD_STATE = "record where it stands"
-    RECORD_END = "record its end"
-    RECORD_PROLOG_FAILED = "record that the node drains, for its prolog"
-    RECORD_EPILOG = "record that the epilog is done"
-    RECORD_EPILOG_FAILED = "record that the node drains, for its epilog"
-    RECORD_RELEASED = "record that its resources are free"
-    RECORD_REPORTED = "record that its end is reported"
-    RECORD_REFUSED = "record that its report was refused"
-    RECORD_HELD = "record that it is held, and why"
-    RECORD_FORGOTTEN = "record that nothing is owed any more"
-    RUN_PROLOG = "run the node's prolog"
-    PREPARE = "make its script and scratch folder"
-    LAUNCH = "launch its step"
-    WATCH = "watch its step"
-    TERMINATE = "have its kill plan walked"
-    RUN_EPILOG = "run the node's epilog"
-    RELEASE = "give its resources back"
-    OFFER_REPORT = "offer its report"
-    REMOVE_STEP = "acknowledge its step, and remove its folder"
-    REMOVE_HOOKS = "remove the records of its hooks"
-    REMOVE_SPOOL = "remove its script and scratch folder"
-    LEAVE = "know nothing of it any more"
+__all__ = ["LIVE", "TABLE", "Facts", "Move", "move"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

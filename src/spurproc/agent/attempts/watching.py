@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from spurproc.agent.attempts.attempt import Attempt
+from spurproc.agent.attempts.event import AttemptEvent
 from spurproc.agent.attempts.lost import Lost
 from spurproc.agent.attempts.recovered import recovered_spec
 from spurproc.agent.attempts.step import Traces, cut_short, find_step, spec_for, told_end, traces_of
 from spurproc.agent.attempts.surroundings import Surroundings
-from spurproc.agent.attempts.table import AttemptEvent
 from spurproc.agent.attempts.tasks import Spawn
 from spurproc.agent.controller.registration import BackOff
 from spurproc.agent.store.attempt_row import AttemptState

@@ -13,10 +13,10 @@ from contextlib import suppress
 from spurproc.agent.attempts.attempt import Attempt
 from spurproc.agent.attempts.dispatch import Attempts
 from spurproc.agent.attempts.draining import lift, set_drain
+from spurproc.agent.attempts.event import AttemptEvent
 from spurproc.agent.attempts.records import HOOK_DRAINS
 from spurproc.agent.attempts.step import step_spec
 from spurproc.agent.attempts.surroundings import Surroundings
-from spurproc.agent.attempts.table import AttemptEvent
 from spurproc.agent.controller.local.controller import LocalController
 from spurproc.agent.controller.registration import Registration
 from spurproc.agent.daemon.discretion import drain_view, problems_told

@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import errno
 import sqlite3
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from spurproc.agent.controller.link import Acknowledged, AttemptReport, RefusedForGood
@@ -15,7 +14,6 @@ from spurproc.agent.controller.local.queue import (
     last_number,
     place_of,
     put_back,
-    raise_floor,
     take_number,
 )
 from spurproc.agent.controller.local.records import (
@@ -44,7 +42,6 @@ __all__ = [
     "never_taken",
     "report",
     "requeue",
-    "take_over",
 ]
 
 _FAULTS_LAST = 5
@@ -219,39 +216,6 @@ def attempts_of(connection: sqlite3.Connection, job_id: int) -> tuple[AttemptRec
     """Its history, in order."""
     query = f"SELECT {ATTEMPT_COLUMNS} FROM attempts WHERE job_id = ? ORDER BY run_attempt"
     return tuple(attempt_record(fields) for fields in connection.execute(query, (job_id,)))
-
-
-def take_over(connection: sqlite3.Connection, seen: Iterable[AttemptId], *, at: float) -> tuple[AttemptId, ...]:
-    """What has run counts, whatever the queue says: a database restored from a backup is older than its nodes.
-
-    No id that was seen is given again; a job that is queued, or stands at an earlier attempt, is dispatched as the one seen. What
-    is left without an end becomes UNKNOWN. Returns what was changed.
-    """
-    changed = []
-    for attempt in sorted(seen):
-        raise_floor(connection, attempt.job_id)
-        try:
-            job = find_job(connection, attempt.job_id)
-        except AlreadyGone:
-            continue
-        if attempt > job.attempt or (attempt == job.attempt and job.state in (JobState.QUEUED, JobState.HELD)):
-            _put_forward(connection, job, attempt, at)
-            changed.append(attempt)
-    return tuple(changed)
-
-
-def _put_forward(connection: sqlite3.Connection, job: JobRecord, attempt: AttemptId, at: float) -> None:
-    earlier = find_attempt(connection, job.attempt)
-    if attempt != job.attempt and earlier is not None and not earlier.reported:
-        end = ExitInfo.unknown(f"attempt {attempt} has been run since, and nobody knows of this one's end")
-        _write_report(connection, AttemptReport(attempt=job.attempt, end=end), at)
-    connection.execute(
-        "UPDATE jobs SET state = ?, run_attempt = ?, held_because = NULL WHERE job_id = ?",
-        (JobState.DISPATCHED.value, attempt.run_attempt, attempt.job_id),
-    )
-    connection.execute(
-        "INSERT INTO attempts (job_id, run_attempt) VALUES (?, ?) ON CONFLICT DO NOTHING", (attempt.job_id, attempt.run_attempt)
-    )
 
 
 def check_job_id(job_id: int) -> None:
