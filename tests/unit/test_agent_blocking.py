@@ -5,7 +5,12 @@ from __future__ import annotations
 import asyncio
 from threading import Event
 
+import pytest
+
 from spurproc.agent.attempts.surroundings import Blocking
+from spurproc.errors import SystemCallError
+from tests.relatives import in_fork
+from tests.thread_limit import no_thread_begins
 
 
 def test_a_launch_does_not_wait_for_removals() -> None:
@@ -83,3 +88,18 @@ def test_what_has_begun_is_done_when_they_are_given_up() -> None:
 
     asyncio.run(given_up())
     assert seen[0] == "first"
+
+
+def test_the_threads_are_there_before_a_fork_bomb_is() -> None:
+    """None begins in the middle of one; and an agent whose threads cannot begin does not."""
+
+    async def scene() -> int:
+        blocking = Blocking(4)
+        with no_thread_begins():
+            with pytest.raises(SystemCallError, match="cannot begin 4 threads"):
+                Blocking(4)
+            done = await asyncio.gather(*(blocking.run(int) for _ in range(16)))
+        await blocking.close()
+        return len(done)
+
+    assert in_fork(lambda: asyncio.run(scene())) == 16

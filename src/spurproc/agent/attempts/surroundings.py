@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from threading import Barrier
 from typing import Any, ParamSpec, TypeVar
 
 from spurproc.agent.configuration.configuration import Configuration
@@ -21,6 +23,7 @@ from spurproc.agent.store.database import Database
 from spurproc.agent.store.drains import Drain
 from spurproc.agent.store.mark import MarkFile
 from spurproc.core.recorded.run import RecordedRun
+from spurproc.errors import SystemCallError
 from spurproc.proto.attempt_id import AttemptId
 
 __all__ = ["Blocking", "Surroundings"]
@@ -36,7 +39,9 @@ class Blocking:
     """Threads for what blocks: a few for launches, looks, folders; and apart from them those for what a job can draw out."""
 
     def __init__(self, threads: int) -> None:
+        """Raises SystemCallError where there cannot be so many threads."""
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="blocking")
+        _begin_threads(self._pool, threads)
         self._removals = asyncio.Semaphore(_REMOVALS_MOST)
         self._walks = asyncio.Semaphore(_WALKS_MOST)
 
@@ -60,6 +65,18 @@ class Blocking:
     async def close(self) -> None:
         """Take nothing more, and return once all that `run` has begun is done: what it launches is launched by an owner."""
         await asyncio.to_thread(self._pool.shutdown, wait=True, cancel_futures=True)
+
+
+def _begin_threads(pool: ThreadPoolExecutor, threads: int) -> None:
+    """Now: one that is to begin in the middle of a fork bomb fails, with its work in the queue already."""
+    meeting = Barrier(threads + 1)
+    try:
+        for _ in range(threads):
+            pool.submit(meeting.wait)
+        meeting.wait()
+    except RuntimeError as error:
+        meeting.abort()
+        raise SystemCallError(errno.EAGAIN, f"cannot begin {threads} threads: {error}") from None
 
 
 @dataclass(slots=True, kw_only=True)
