@@ -12,7 +12,9 @@ from typing import Any, cast
 import pytest
 
 from spurproc.agent.attempts.attempt import Attempt
-from spurproc.agent.attempts.dispatch import Attempts
+from spurproc.agent.attempts.dispatch import Attempts, OutdatedOrder
+from spurproc.agent.attempts.effect import Effect
+from spurproc.agent.attempts.event import AttemptEvent
 from spurproc.agent.attempts.step import cut_short
 from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.controller.link import Dispatch, Unreachable
@@ -24,6 +26,7 @@ from spurproc.agent.node.quarantine import QuarantinedTree
 from spurproc.agent.resources.allocation import Allocation
 from spurproc.agent.resources.request import ResourceRequest
 from spurproc.agent.resources.table import ResourceTable
+from spurproc.agent.store.attempt_row import AttemptState
 from spurproc.agent.store.drains import Drain, DrainKind
 from spurproc.core.exit_info import ExitInfo
 from spurproc.core.process.identity import ProcessIdentity
@@ -100,6 +103,37 @@ def test_a_dispatch_that_is_said_again_claims_nothing(tmp_path: Path) -> None:
         asyncio.run(attempts.take_on(Dispatch(attempt=attempt, spec=job_spec())))
     assert attempts.find(of_folder) is None
     assert not around.resources.claims
+
+
+def test_an_attempt_in_whose_place_a_later_one_is_here_is_not_taken_on(tmp_path: Path) -> None:
+    """As by a message that comes late. It would run beside it."""
+    around = _around()
+    around.state_dir = cast("Any", SimpleNamespace(steps=SimpleNamespace(path=str(tmp_path))))
+    attempts = Attempts(around)
+    attempts.add(Attempt(id=AttemptId(1, 2), allocation=Allocation(cpus=(0,)), accepted_at=0.0, uid=0))
+    with pytest.raises(OutdatedOrder, match=r"cannot take on attempt 1\.1: attempt 1\.2 of that job is here"):
+        asyncio.run(attempts.take_on(Dispatch(attempt=AttemptId(1, 1), spec=job_spec())))
+    assert (len(attempts), dict(around.resources.claims)) == (1, {})
+
+
+def test_a_later_attempt_begins_once_one_that_may_live_has_cleared_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where nobody knows what that one was given, so that it has no claim."""
+    around = _around()
+    around.log = open_log("error", "text")
+    attempts = Attempts(around)
+    posted: list[tuple[AttemptId, AttemptEvent]] = []
+    monkeypatch.setattr(attempts.runner, "post", lambda attempt, event: posted.append((attempt.id, event)))
+    earlier = Attempt(id=AttemptId(1, 1), allocation=None, accepted_at=0.0, uid=0, state=AttemptState.HELD, has_claim=False)
+    later = Attempt(id=AttemptId(1, 2), allocation=Allocation(cpus=(0,)), accepted_at=0.0, uid=0)
+    attempts.add(earlier)
+    attempts.add(later)
+    attempts.begin(later)
+    earlier.state = AttemptState.EPILOG
+    attempts.freed()
+    assert posted == [(earlier.id, AttemptEvent.CANCEL)]
+    earlier.state = AttemptState.REPORTING
+    asyncio.run(cast("Any", attempts.runner._methods[Effect.RELEASE](earlier)))
+    assert posted[1:] == [(later.id, AttemptEvent.BEGIN)]
 
 
 @pytest.mark.parametrize(

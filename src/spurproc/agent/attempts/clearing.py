@@ -61,7 +61,7 @@ class Clearing:
             self._around.freed.set()
             if not self._around.resources.jobs_hold:
                 self._around.idle.set()
-            self._freed()
+        self._freed()
 
     async def offer_report(self, attempt: Attempt) -> None:
         """It is told by an event what the controller answered."""

@@ -24,9 +24,17 @@ from spurproc.errors import OwnershipLost, SpurprocError
 from spurproc.proto.attempt_id import AttemptId
 from spurproc.proto.runtime_id import BATCH_STEP
 
-__all__ = ["Attempts"]
+__all__ = ["Attempts", "OutdatedOrder"]
 
 _RETRY_S = 1.0
+_CLEARED = (AttemptState.REPORTING, AttemptState.FORGETTING)
+
+
+class OutdatedOrder(SpurprocError):
+    """An attempt is to be run in whose place a later one is here already; nothing was done."""
+
+    def __init__(self, attempt: AttemptId, later: AttemptId) -> None:
+        super().__init__(f"cannot take on attempt {attempt}: attempt {later} of that job is here")
 
 
 class Attempts:
@@ -91,9 +99,15 @@ class Attempts:
     # How one is taken on.
 
     async def take_on(self, order: Dispatch) -> None:
-        """Its resources are claimed at once; from the moment when both are durable it runs. Said again it changes nothing."""
+        """Its resources are claimed at once; from the moment when both are durable it runs. Said again it changes nothing.
+
+        Raises OutdatedOrder, and as `ResourceTable.allocate`.
+        """
         if self.has(order.attempt):
             return
+        later = max((one.id for one in self._of_job.get(order.attempt.job_id, ())), default=order.attempt)
+        if later > order.attempt:
+            raise OutdatedOrder(order.attempt, later)
         spec = order.spec
         allocation = self._around.resources.allocate(order.attempt, spec.resources, bare=spec.reservation)
         attempt = Attempt(
@@ -140,8 +154,9 @@ class Attempts:
             self.displace(one, attempt.id)
 
     def _before(self, attempt: Attempt) -> list[Attempt]:
-        """Earlier attempts of its job that have not given back what they hold."""
-        return [one for one in self._of_job.get(attempt.id.job_id, ()) if one.id < attempt.id and one.has_claim]
+        """Earlier attempts of its job that have not cleared the node; also one of which nobody knows what it holds."""
+        earlier = (one for one in self._of_job.get(attempt.id.job_id, ()) if one.id < attempt.id)
+        return [one for one in earlier if one.has_claim or one.state not in _CLEARED]
 
     def displace(self, earlier: Attempt, later: AttemptId) -> None:
         """A later attempt of its job is here: it ends, and nobody has to take its report."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from spurproc.agent.attempts.dispatch import Attempts
+from spurproc.agent.attempts.dispatch import Attempts, OutdatedOrder
 from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.controller.link import Cancel, Dispatch, NotFound, Unreachable
 from spurproc.agent.controller.registration import BackOff, Registration
@@ -30,7 +30,7 @@ class Dispatching:
             self._around.ownership.require()
             try:
                 await self._turn()
-            except (Unreachable, Insufficient) as error:
+            except (Unreachable, Insufficient, OutdatedOrder) as error:
                 self._around.log.debug("no work taken", why=str(error))
                 await asyncio.sleep(back_off.next_s())
             else:
