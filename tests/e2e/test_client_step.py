@@ -29,7 +29,8 @@ from spurproc import (
     launch,
 )
 from spurproc.client.connection import StepConnection
-from spurproc.proto.messages import Refused, Terminate
+from spurproc.client.following import Following
+from spurproc.proto.messages import Refused, StatusReply, Terminate
 from spurproc.proto.step_folder import StateFolder
 from tests.steps import KILL_AT_ONCE, WAIT_S, Gate, Steps
 
@@ -55,6 +56,18 @@ def test_an_end_that_is_told_is_durable(steps: Steps, monkeypatch: pytest.Monkey
     monkeypatch.setattr(os, "fdatasync", lambda fd: synced.append(os.fstat(fd).st_ino))
     tell(step)
     assert synced.count(journal) == 1, "once is enough: an end is never changed"
+
+
+def test_an_end_that_its_supervisor_tells_needs_no_sync(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It tells none before it has made it durable. Whether all is over the records say."""
+    step = _over(steps, RuntimeId(7, 1, 0))
+    end = step.wait(WAIT_S)
+    following, synced = Following(step._place), list[int]()
+    monkeypatch.setattr(os, "fdatasync", synced.append)
+    following._note([StatusReply(state=StepState.COMPLETED, end=end)])
+    assert (following.ended, following.completed, following.is_behind) == (end, False, True)
+    following.look()
+    assert (following.ended, following.completed, synced) == (end, True, [])
 
 
 def test_a_delayed_request_for_an_attempt_never_touches_the_next_one(steps: Steps, tmp_path: Path) -> None:

@@ -106,8 +106,9 @@ class Following:
                     self.ended, self.completed = end, True
                 case Welcome():
                     self._pause_s = _PAUSE_FIRST_S
-                case StatusReply(state=state) if state not in _NO_END_YET:
-                    self.is_behind = True  # what came before it heard of us it does not tell
+                case StatusReply(state=state, end=end) if state not in _NO_END_YET:
+                    self.ended = self.ended or end
+                    self.is_behind = True  # whether it is completed it does not tell, if it was before it heard of us
                 case Refused(why=why):
                     what = f"cannot follow step {self._place.runtime_id}: its supervisor refuses: {why}"
                     raise NotPermitted(errno.EPERM, what)

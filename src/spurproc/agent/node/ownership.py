@@ -74,6 +74,7 @@ class Ownership:
         self._state_dir = state_dir
         self._fd = fd
         self._file = _key(os.fstat(fd))
+        self._path = f"{state_dir.path}/{OWNER_NAME}"
         self._state = OwnershipState.HELD
         self.reason = ""
         """How it was lost, as a sentence; empty while it is held."""
@@ -111,6 +112,8 @@ class Ownership:
         if self._fd < 0:
             raise InvalidArgument(f"cannot check the ownership of {self._state_dir.path!r}: it was given up")
         with named_errors("check the ownership of", repr(self._state_dir.path)):
+            if self._state is OwnershipState.HELD and self._is_plainly_there():
+                return self._state
             if self._state_dir.removed:
                 self._lose(OwnershipState.REMOVED, "the folder was removed")
             elif self._state is OwnershipState.HELD:
@@ -130,9 +133,7 @@ class Ownership:
 
     def _strayed(self) -> str:
         """Why the path does not lead to our file; empty where it does. Links are not followed: a restart would not follow one."""
-        path = f"{self._state_dir.path}/{OWNER_NAME}"
-        if self._is_plainly_there(path):
-            return ""
+        path = self._path
         parts = path.split("/")
         try:
             for end in range(2, len(parts)):
@@ -148,13 +149,13 @@ class Ownership:
             raise
         return "" if _key(there) == self._file else f"{path!r} is another file now"
 
-    def _is_plainly_there(self, path: str) -> bool:
+    def _is_plainly_there(self) -> bool:
         """The kernel names our file by this very path, so no link is on the way, and the path leads to it, so nothing hides it.
 
-        What is not so is looked at part by part. proc_pid_fd(5)
+        Then neither the file nor a folder above it was removed. What is not so is looked at part by part. proc_pid_fd(5)
         """
         try:
-            return os.readlink(f"/proc/self/fd/{self._fd}") == path and _key(os.stat(path)) == self._file
+            return os.readlink(f"/proc/self/fd/{self._fd}") == self._path and _key(os.stat(self._path)) == self._file
         except OSError:
             return False
 
