@@ -28,6 +28,7 @@ SUSTAINED = "`true` jobs through the agent"
 BARE_TWO = "bare `launch`, wait and remove of `true`, two at a time"
 BARE_FOUR = "bare `launch`, wait and remove of `true`, four at a time"
 STARTED = "submit call to the leader's main, ten jobs a second"
+_ANSWERED = part(STARTED, "until the submission is durable, and answered")
 OFFERED = "a job's exit to its report offered"
 TOLD = "a job's exit to a user who waits"
 BARE_TOLD = "exit to a client that waits for all of a step"
@@ -89,13 +90,14 @@ def measure_way(scale: Scale) -> list[Figure]:
     """The job stamps its first line and its end itself; it ends before the next is submitted."""
     numbers = count()
     ends: list[tuple[int, int, float]] = []
+    answered: list[float] = []
     with ExitStack() as stack:
         folder = stack.enter_context(disk())
         ours = stack.enter_context(agent())
         steps = stack.enter_context(state_folder(folder / "state"))
         pace = _Pace()
         contenders = [
-            Contender(name=STARTED, unit="ms", take=lambda: [_job(ours, folder / f"job-{next(numbers)}", ends, pace)]),
+            Contender(name=STARTED, unit="ms", take=lambda: [_job(ours, folder / f"job-{next(numbers)}", ends, answered, pace)]),
             Contender(name=LAUNCH, unit="ms", take=lambda: [_step(steps, next(numbers), bare_ends)]),
             Contender(name=SYNCS, unit="us", take=lambda: each_us(partial(three_syncs, folder), 3)),
         ]
@@ -106,6 +108,7 @@ def measure_way(scale: Scale) -> list[Figure]:
     told = [[taken] for _, _, taken in ends[scale.warm_up :]]
     return [
         *figures,
+        Figure(name=_ANSWERED, unit="ms", rounds=[[taken] for taken in answered[scale.warm_up :]]),
         Figure(name=OFFERED, unit="ms", rounds=offered),
         Figure(name=TOLD, unit="ms", rounds=told),
         Figure(name=BARE_TOLD, unit="ms", rounds=[[taken] for taken in bare_ends[scale.warm_up :]]),
@@ -124,12 +127,13 @@ class _Pace:
         self._next = max(self._next, time.monotonic() - _PACE_S) + _PACE_S
 
 
-def _job(ours: MeasuredAgent, folder: Path, ends: list[tuple[int, int, float]], pace: _Pace) -> float:
+def _job(ours: MeasuredAgent, folder: Path, ends: list[tuple[int, int, float]], answered: list[float], pace: _Pace) -> float:
     stamped = StampedJob(folder)
     spec = job_spec(stamped.program, stamped.folder)
     pace.keep()
     begun_ns = time.monotonic_ns()
     job = ours.submit(spec)
+    answered.append((time.monotonic_ns() - begun_ns) / 1e6)
     taken = (stamped.begun_ns() - begun_ns) / 1e6
     stamped.release()
     ours.await_end(job)

@@ -26,6 +26,7 @@ AGENT_TARGETS: tuple[Target, ...] = (
         bounds=(value(load.STARTED, 20, "to the leader's main"),),
         also=(LAUNCH,),
         floor=(LAUNCH, SYNCS),
+        parts=(load.STARTED,),
     ),
     Target(
         what="sustained `true` jobs, every record durable, no hooks",
