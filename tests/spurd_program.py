@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from spurproc.agent.attempts import hooks, reporting, step
+from spurproc.agent.attempts import hooks, reporting, step, unanswered
 from spurproc.agent.attempts.effects import Failpoint
 from spurproc.agent.configuration.loading import load_configuration
 from spurproc.agent.controller.link import Acknowledged, AttemptReport, ControllerLink, RefusedForGood, Unreachable
@@ -29,6 +29,7 @@ from spurproc.agent.daemon.serve import serve
 from spurproc.agent.inventory.reading import Gpu, Inventory
 from spurproc.agent.jobs.job_spec import JobSpec
 from spurproc.agent.resources.request import ResourceRequest
+from spurproc.client import connection
 from spurproc.client.spec import StepSpec
 from spurproc.core.cgroup.limits import CgroupLimits
 from spurproc.errors import SpurprocError
@@ -47,6 +48,8 @@ LATE_VARIABLE = "SPURD_TEST_LATE"
 """A FIFO: at a start the queue does not answer before there is a line to read."""
 AGAIN_VARIABLE = "SPURD_TEST_AGAIN_S"
 """After how long a report is offered again that was refused for good."""
+HUNG_VARIABLE = "SPURD_TEST_HUNG_S"
+"""After how long a supervisor that does not answer is ended, and taken for one."""
 AHEAD_VARIABLE = "SPURD_TEST_AHEAD_S"
 """How long ago, beyond the truth, the hooks that run were begun."""
 
@@ -252,6 +255,8 @@ def main() -> int:
     if LATE_VARIABLE in os.environ:
         answer_late(os.environ[LATE_VARIABLE])
     reporting._REFUSED_FIRST_S = float(os.environ.get(AGAIN_VARIABLE, reporting._REFUSED_FIRST_S))
+    if HUNG_VARIABLE in os.environ:
+        unanswered._ENDED_AFTER_S = unanswered._HELLO_WITHIN_S = connection._HELLO_WITHIN_S = float(os.environ[HUNG_VARIABLE])
     if AHEAD_VARIABLE in os.environ:
         true, ahead_s = hooks._boottime_s, float(os.environ[AHEAD_VARIABLE])
         hooks._boottime_s = lambda: true() + ahead_s

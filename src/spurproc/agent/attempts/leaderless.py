@@ -39,9 +39,7 @@ class Leaderless:
     async def turn(self) -> None:
         """Ask of those that were so the last time as well: most are over before that."""
         found = await self._around.blocking.run(_leaderless, [attempt for attempt in self._live() if attempt.end is None])
-        for attempt in found:
-            if attempt.id in self._before:
-                await self._look(attempt)
+        await asyncio.gather(*(self._look(attempt) for attempt in found if attempt.id in self._before))
         self._before = frozenset(attempt.id for attempt in found)
 
 

@@ -14,6 +14,7 @@ from spurproc.agent.attempts.recovered import recovered_spec
 from spurproc.agent.attempts.step import Traces, cut_short, find_step, spec_for, told_end, traces_of
 from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.attempts.tasks import Spawn
+from spurproc.agent.attempts.unanswered import Unanswered, see
 from spurproc.agent.controller.registration import BackOff
 from spurproc.agent.store.attempt_row import AttemptState
 from spurproc.client.step import Step
@@ -50,6 +51,7 @@ class Watcher:
         self._spawn = spawn
         self._look_behind = look_behind
         self._lost = Lost(around)
+        self._unanswered = Unanswered(around)
         self._turn = asyncio.Lock()
         self._ending: set[AttemptId] = set()
         """Those that were told to end, and are looked at since."""
@@ -74,6 +76,7 @@ class Watcher:
                 await self._look(attempt)
         end = await self.over(attempt)
         self._lost.forget(attempt)
+        self._unanswered.forget(attempt)
         if attempt.started_at is None and end.kind is not ExitKind.NOT_STARTED:  # nobody had written it down when it was launched
             attempt.started_at = (await self._around.blocking.run(traces_of, self._around, attempt.id)).started_at
         if attempt.cancel is None:
@@ -182,14 +185,13 @@ class Watcher:
         if attempt.end is not None:
             return
         self._around.ownership.require()
+        if attempt.id not in self._ending:
+            self._ending.add(attempt.id)
+            self._spawn(attempt, self._name_what_stays)
         try:
             await self._around.blocking.walk(self._step(attempt).terminate, timeout_s=_WALKED_WITHIN_S)
         except AlreadyGone:
             self._lost.end(attempt)  # whoever watches it has found the same, or does so now
-            return
-        if attempt.id not in self._ending:
-            self._ending.add(attempt.id)
-            self._spawn(attempt, self._name_what_stays)
 
     async def _name_what_stays(self, attempt: Attempt) -> None:
         back_off = BackOff(first_s=_LOOK_AFTER_S, last_s=_LOOK_LAST_S)
@@ -201,9 +203,13 @@ class Watcher:
     async def look(self, attempt: Attempt) -> None:
         """Whether its kill plan is over, and something of it lives on: that is named, and held."""
         try:
-            status = await self._around.blocking.run(self._step(attempt).status)
+            step = self._step(attempt)
+            seen = await self._around.blocking.walk(see, step)
         except (SpurprocError, OSError):
             return
+        if attempt.end is None:
+            await self._unanswered.take(attempt, step, seen)
+        status = seen.status
         if attempt.end is None and status.state not in _OVER and (status.held_by or status.state is StepState.HELD):
             self._hold(attempt, f"it cannot be ended: {'; '.join(status.held_by)}")
 
