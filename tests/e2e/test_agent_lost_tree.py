@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -57,10 +57,10 @@ def lost(tmp_path: Path) -> Iterator[Lost]:
         yield made
 
 
-def _held(lost: Lost) -> str:
+def _held(lost: Lost, claims: Sequence[str] = ("1.1",)) -> str:
     lost.agent.until("1.1", "held")
     (why,) = lost.agent.ask("held")
-    assert list(lost.agent.ask("claims")) == ["1.1"]
+    assert list(lost.agent.ask("claims")) == list(claims)
     assert lost.leader.liveness() is Liveness.ALIVE
     return str(why)
 
@@ -123,18 +123,22 @@ def test_what_nothing_proves_to_be_its_own_is_left_alone(lost: Lost, noted: str)
     lost.end_tree()
 
 
-def test_one_whose_folder_cannot_be_read_gives_back_what_it_had_and_keeps_its_folder(lost: Lost) -> None:
-    """Nobody can acknowledge it there: that is said until somebody has removed it."""
+@pytest.mark.parametrize("has_row", [True, False])
+def test_one_whose_folder_cannot_be_read_gives_back_what_it_had_and_keeps_its_folder(lost: Lost, *, has_row: bool) -> None:
+    """Nobody can acknowledge it there: that is said until somebody has removed it. Whose job it was may be known to nobody."""
     launch = lost.folder / "launch.json"
     launch.write_bytes(launch.read_bytes()[:-2])
+    for file in () if has_row else lost.agent.path.glob("agent.db*"):
+        file.unlink()
     lost.agent.start()
-    assert "launch.json" in _held(lost)
+    assert "launch.json" in _held(lost, claims=["1.1"] if has_row else [])
     lost.agent.ask("cancel 1")
     assert lost.agent.ended(1).startswith("unknown: its records cannot be read")
     lost.agent.await_fact("tried again later")
     assert lost.agent.until("1.1", "forgetting") == "forgetting"
     assert (lost.agent.ask("claims"), lost.leader.liveness()) == ({}, Liveness.GONE)
     assert ["launch.json" in problem for problem in lost.agent.ask("problems")] == [True]
+    assert ["cannot be told what it is about" in why for why in lost.agent.ask("drains")] == ([] if has_row else [True])
     lost.agent.kill()
     shutil.rmtree(lost.folder)
     lost.agent.start()
