@@ -40,9 +40,9 @@ def test_every_setting_is_listed_with_all_its_ways(drawn: ModuleType) -> None:
 
 
 def test_the_example_can_be_read(tmp_path: Path) -> None:
-    """As it stands there."""
+    """As it stands there, but for the programs that its node has, and this one need not have."""
     (example,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
     (tmp_path / "spurd.toml").write_text(example)
     loaded = load_configuration({}, file=str(tmp_path / "spurd.toml"), environment={"HOME": "/nonexistent"})
     assert loaded.configuration.node_name == "n17"
-    assert loaded.warnings == ()
+    assert [warning for warning in loaded.warnings if "is no program that can be run" not in warning] == []
