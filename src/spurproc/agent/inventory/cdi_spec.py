@@ -10,7 +10,7 @@ import msgspec
 
 from spurproc.agent.inventory.node_files import NodeFiles, Unreadable
 
-__all__ = ["CdiDevice", "read_cdi_devices"]
+__all__ = ["CdiDevice", "find_cdi_devices", "read_cdi_devices"]
 
 _FOLDERS = ("/etc/cdi", "/var/run/cdi")
 """What stands in a later one replaces a device of the same name."""
@@ -61,14 +61,34 @@ def read_cdi_devices(files: NodeFiles, device_class: str) -> tuple[CdiDevice, ..
 
     Source: the Container Device Interface specification, "CDI JSON Specification" and "Error Handling".
     """
+    devices, unread = find_cdi_devices(files, device_class)
+    if unread:
+        raise unread[0]
+    return devices
+
+
+def find_cdi_devices(files: NodeFiles, device_class: str) -> tuple[tuple[CdiDevice, ...], tuple[Unreadable, ...]]:
+    """As `read_cdi_devices`, of those specs that can be read; and why others cannot, which may have any device in them."""
     devices: dict[str, CdiDevice] = {}
+    unread: list[Unreadable] = []
     for folder in _FOLDERS:
         here: dict[str, CdiDevice] = {}
-        for name in files.names(folder) or ():
-            if name.endswith(_JSON + _YAML):
-                _add(here, _devices_of(_spec(files, f"{folder}/{name}"), f"{folder}/{name}"))
+        for path in _specs(files, folder, unread):
+            try:
+                _add(here, _devices_of(_spec(files, path), path))
+            except Unreadable as error:
+                unread.append(error)
         devices |= here
-    return tuple(devices[name] for name in sorted(devices) if devices[name].kind.endswith(f"/{device_class}"))
+    found = (devices[name] for name in sorted(devices) if devices[name].kind.endswith(f"/{device_class}"))
+    return tuple(found), tuple(unread)
+
+
+def _specs(files: NodeFiles, folder: str, unread: list[Unreadable]) -> list[str]:
+    try:
+        return [f"{folder}/{name}" for name in files.names(folder) or () if name.endswith(_JSON + _YAML)]
+    except Unreadable as error:
+        unread.append(error)
+        return []
 
 
 def _add(here: dict[str, CdiDevice], devices: list[CdiDevice]) -> None:

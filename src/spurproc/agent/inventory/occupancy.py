@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from spurproc.agent.inventory.cdi_spec import read_cdi_devices
-from spurproc.agent.inventory.node_files import NodeFiles, Unreadable
+from spurproc.agent.inventory.cdi_spec import find_cdi_devices
+from spurproc.agent.inventory.node_files import NodeFiles
 from spurproc.agent.inventory.reading import Gpu
 from spurproc.core.process.identity import ProcessIdentity
 from spurproc.errors import SpurprocError
@@ -34,14 +35,17 @@ class Use:
 def device_files(root: str, gpu: Gpu) -> tuple[str, ...]:
     """Its own files in /dev, as the node has them now: a minor number is another GPU's as soon as one comes or goes.
 
-    None where that cannot be told. Source: the driver's README, "Using the /proc File System Interface"; gpu/drm-uapi.rst,
-    "Render nodes".
+    None of one that is not there. Raises Unreadable where they cannot be told: what is not known may be in use. A spec that
+    cannot be read hides no GPU of which something else tells. Source: the driver's README, "Using the /proc File System
+    Interface"; gpu/drm-uapi.rst, "Render nodes".
     """
     files = NodeFiles(root)
-    try:
-        return tuple(sorted({*_of_nvidia(files, gpu), *_of_drm(files, gpu), *_of_cdi(files, gpu)}))
-    except Unreadable:
-        return ()
+    named, unread = find_cdi_devices(files, "gpu")
+    of_cdi = (node for device in named if device.name in gpu.names for node in device.nodes)
+    found = {*_of_nvidia(files, gpu), *_of_drm(files, gpu), *of_cdi}
+    if unread and not found:
+        raise unread[0]
+    return tuple(sorted(found))
 
 
 def _of_nvidia(files: NodeFiles, gpu: Gpu) -> Iterator[str]:
@@ -56,17 +60,12 @@ def _of_drm(files: NodeFiles, gpu: Gpu) -> Iterator[str]:
     yield from (f"/dev/dri/{name}" for name in names or () if name.startswith(("card", "renderD")))
 
 
-def _of_cdi(files: NodeFiles, gpu: Gpu) -> Iterator[str]:
-    for device in read_cdi_devices(files, "gpu"):
-        if device.name in gpu.names:
-            yield from device.nodes
-
-
 def uses_of(root: str, paths: Collection[str], *, since_ticks: int, spared: Collection[str]) -> tuple[Use, ...]:
     """Who has one of these files open, by whatever name, and was started at or after `since_ticks`. Blocks for /proc.
 
     What has been there for longer is no remnant: a daemon that keeps the GPU awake, a display. `spared`: names of cgroups whose
-    processes have a right of their own to what they do. Processes that we may not look into are not seen.
+    processes have a right of their own to what they do. Processes that we may not look into are not seen. Raises OSError where we
+    cannot look at all.
     """
     wanted = {key: path for path in paths if (key := _key(f"{root.rstrip('/')}{path}")) is not None}
     return tuple(_uses(wanted, since_ticks, spared)) if wanted else ()
@@ -87,7 +86,8 @@ def _uses(wanted: dict[tuple[int, int], str], since_ticks: int, spared: Collecti
 def _open_in(pid: int, wanted: dict[tuple[int, int], str]) -> str | None:
     try:
         numbers = os.listdir(f"/proc/{pid}/fd")
-    except OSError:
+    except OSError as error:
+        _raise_if_lacking(error)
         return None
     keys = (_key(f"/proc/{pid}/fd/{number}") for number in numbers)
     return next((wanted[key] for key in keys if key is not None and key in wanted), None)
@@ -97,13 +97,20 @@ def _key(path: str) -> tuple[int, int] | None:
     """Of a device its number, whatever the name; the first part tells it from a file. O_PATH: nothing is opened or waited for."""
     try:
         fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except OSError:
+    except OSError as error:
+        _raise_if_lacking(error)
         return None
     try:
         facts = os.fstat(fd)
     finally:
         os.close(fd)
     return (-1, facts.st_rdev) if stat.S_ISCHR(facts.st_mode) else (facts.st_dev, facts.st_ino)
+
+
+def _raise_if_lacking(error: OSError) -> None:
+    """What we lack ourselves says nothing about what was to be looked at."""
+    if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+        raise error
 
 
 def _is_spared(pid: int, spared: Collection[str]) -> bool:
