@@ -11,7 +11,8 @@
     |  |- NotPermitted (PermissionError)    EPERM, EACCES
     |  |- AlreadyGone (ProcessLookupError)  ESRCH, ENOENT, ENODEV, ESTALE: what was named is not there any more
     |  |- Busy                              EBUSY, EAGAIN, ETXTBSY
-    |  |  `- AlreadyOwned                   another agent has the state folder; says which
+    |  |  |- AlreadyOwned                   another agent has the state folder; says which
+    |  |  `- LaunchedBefore                 a host has launched this step, or has seen its end
     |  `- SpawnError                        a program did not start; says at which stage
     |- OwnershipLost                        the agent's state folder is not its own any more: nothing is written there
     |- SignalRefused                        a signal that spurproc will not send: pid <= 1, the caller itself, its own cgroup
@@ -47,6 +48,7 @@ __all__ = [
     "IdentityUnreadable",
     "InvalidArgument",
     "KernelTooOld",
+    "LaunchedBefore",
     "NotCgroup2",
     "NotPermitted",
     "NotStarted",
@@ -119,6 +121,10 @@ class AlreadyOwned(Busy):
     def __init__(self, message: str, owner: str | None) -> None:
         self.owner = owner
         super().__init__(_errno.EBUSY, message)
+
+
+class LaunchedBefore(Busy):
+    """A host has forked a supervisor of this step, or has seen its end: something of it may have run."""
 
 
 class SpawnError(SystemCallError):

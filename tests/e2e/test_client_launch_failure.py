@@ -16,6 +16,7 @@ import pytest
 from spurproc import (
     AlreadyGone,
     Containment,
+    LaunchedBefore,
     ProcessIdentity,
     RuntimeId,
     SpawnError,
@@ -115,6 +116,25 @@ def _refuse(_folder: int, _lock: int, connection_fd: int) -> None:
 
 def _die(*_: int) -> None:
     return
+
+
+def _refuse_once_more(_folder: int, _lock: int, connection_fd: int) -> None:
+    _say(connection_fd, Refused(why="no", launched_before=True))
+
+
+def _refuse_in_the_same_words(_folder: int, _lock: int, connection_fd: int) -> None:
+    _say(connection_fd, Refused(why="it was launched before"))
+
+
+@pytest.mark.parametrize(
+    ("react", "known"), [(_refuse_once_more, True), (_refuse_in_the_same_words, False)], ids=["says so", "words alone"]
+)
+def test_a_step_that_its_host_knows_is_told_by_an_error_of_its_own(steps: Steps, react: Reaction, *, known: bool) -> None:
+    """Whatever the words are."""
+    with _host(steps, react), pytest.raises(SystemCallError, match="the host refuses") as caught:
+        steps.launch(["true"])
+    assert isinstance(caught.value, LaunchedBefore) is known
+    assert _left(steps) == []
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from spurproc.core.deadline import checked_seconds, deadline_after, left_s
 from spurproc.core.durable.journal import Journal
 from spurproc.core.durable.lock import FolderLock
 from spurproc.core.durable.private_folder import PrivateFolder, named_errors
-from spurproc.errors import InvalidArgument, SpurprocError, SystemCallError, WaitTimeout
+from spurproc.errors import InvalidArgument, LaunchedBefore, SpurprocError, SystemCallError, WaitTimeout
 from spurproc.proto.codec import encode
 from spurproc.proto.launch_record import LAUNCH_NAME, LaunchRecord
 from spurproc.proto.messages import Completed, Ended, Launch, Refused, Start, Started, Terminate, Welcome
@@ -47,9 +47,10 @@ def launch(
     meant; where another stands by now, or none, nothing is made. Without, one that is missing is made, its last part only.
     `before_start`: called once it stands ready, for what has to be durable before anything runs; what it raises is raised here.
 
-    Raises InvalidArgument for a step that exists, NotPermitted for another state folder than the one meant, AlreadyGone where
-    that is gone, and SystemCallError, Unsupported and the like for what cannot be made. Nothing
-    is left then, unless the message says that the step can still be adopted: where a supervisor might be at work on it.
+    Raises InvalidArgument for a step that exists, LaunchedBefore for one that did, as its host knows, NotPermitted for another
+    state folder than the one meant, AlreadyGone where that is gone, and SystemCallError, Unsupported and the like for what
+    cannot be made. Nothing is left then, unless the message says that the step can still be adopted: where a supervisor might
+    be at work on it.
     """
     checked_seconds("timeout_s", timeout_s)
     record = spec.record()
@@ -170,7 +171,8 @@ def _await_ready(connection: StepConnection, step: StepFolder) -> None:
         if isinstance(message, Ended | Completed):
             raise failure_of(message.end)
         if isinstance(message, Refused):
-            raise SystemCallError(errno.EAGAIN, f"the host refuses: {message.why}")
+            refused = LaunchedBefore if message.launched_before else SystemCallError
+            raise refused(errno.EAGAIN, f"the host refuses: {message.why}")
 
 
 def _start(connection: StepConnection, timeout_s: float) -> None:

@@ -12,7 +12,6 @@ from spurproc.proto.step_state import StepState
 
 __all__ = [
     "EVENTS",
-    "LAUNCHED_BEFORE",
     "Acknowledge",
     "Completed",
     "Ended",
@@ -39,10 +38,6 @@ __all__ = [
     "Terminate",
     "Welcome",
 ]
-
-
-LAUNCHED_BEFORE = "it was launched before"
-"""What a host says of a step whose supervisor it has forked, or whose end it has seen: not that it may be launched again."""
 
 
 class _Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="request"):
@@ -112,6 +107,8 @@ class Refused(_Reply, frozen=True, kw_only=True, tag="refused"):
 
     why: str
     state: StepState | None = None
+    launched_before: bool = False
+    """Of a host that was asked to launch it: not that it may be launched again."""
 
 
 class StatusReply(_Reply, frozen=True, kw_only=True, tag="status"):

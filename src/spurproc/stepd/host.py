@@ -20,11 +20,11 @@ from spurproc.core.durable.private_folder import PrivateFolder
 from spurproc.core.observation import Liveness
 from spurproc.core.process.identity import ProcessIdentity
 from spurproc.core.signal_source import SignalSource
-from spurproc.errors import AlreadyGone, Busy, SpurprocError
+from spurproc.errors import AlreadyGone, Busy, LaunchedBefore, SpurprocError
 from spurproc.proto.codec import encode
 from spurproc.proto.descriptor import DESCRIPTOR_NAME
 from spurproc.proto.host_folder import HOST_PREFIX
-from spurproc.proto.messages import LAUNCHED_BEFORE, HostReply, HostRequest, Launch, LookAgain, Refused, Retire, TakeOver
+from spurproc.proto.messages import HostReply, HostRequest, Launch, LookAgain, Refused, Retire, TakeOver
 from spurproc.proto.owed import is_over
 from spurproc.proto.runtime_id import RuntimeId
 from spurproc.proto.step_folder import StateFolder, StepFolder
@@ -101,7 +101,7 @@ class Host:
                 return
             self._fork(self._received_step(runtime_id, folder_fd), lock_fd, connection_fd)
         except (SpurprocError, OSError) as error:
-            _refuse(connection_fd, str(error))
+            _refuse(connection_fd, error)
         finally:
             os.close(connection_fd)
             os.close(lock_fd)
@@ -127,7 +127,7 @@ class Host:
         if not folder.is_named():
             raise AlreadyGone(errno.ESTALE, "its name leads to another folder")
         if runtime_id in self._witnesses or folder.has(DESCRIPTOR_NAME):
-            raise Busy(errno.EBUSY, LAUNCHED_BEFORE)
+            raise LaunchedBefore(errno.EBUSY, "it was launched before")
 
     def _take_over(self, peer: Peer, runtime_id: RuntimeId) -> None:
         """Answered when there is something new to see: a supervisor again, or records that say it all."""
@@ -312,11 +312,12 @@ class Host:
             os.waitpid(info.si_pid, os.WNOHANG)
 
 
-def _refuse(connection_fd: int, why: str) -> None:
+def _refuse(connection_fd: int, error: Exception) -> None:
     """To the launcher, in place of the supervisor that there is none of."""
     with suppress(OSError):
         end = socket(AF_UNIX, SOCK_STREAM, 0, os.dup(connection_fd))
         try:
-            end.send(encode(Refused(why=why)) + b"\n", MSG_NOSIGNAL | MSG_DONTWAIT)
+            refused = Refused(why=str(error), launched_before=isinstance(error, LaunchedBefore))
+            end.send(encode(refused) + b"\n", MSG_NOSIGNAL | MSG_DONTWAIT)
         finally:
             end.close()

@@ -39,6 +39,8 @@ class Attempt:
     """Whether its allocation is claimed in the resource table."""
     begun: bool = False
     """Something of it may have run on this node: it owes the epilog."""
+    prepared: bool = False
+    """Its script and scratch folder are there."""
     cancel: CancelIntent | None = None
     displaced_by: AttemptId | None = None
     step: Step | None = None

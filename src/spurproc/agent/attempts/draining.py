@@ -7,7 +7,7 @@ from spurproc.agent.store.drains import Drain, DrainKind, add_drain, lift_drain
 from spurproc.proto.attempt_id import AttemptId
 from spurproc.proto.runtime_id import RuntimeId
 
-__all__ = ["attempt_cause", "drain_for", "lift", "note", "set_drain", "stands"]
+__all__ = ["attempt_cause", "drain_for", "forget", "lift", "note", "set_drain", "stands"]
 
 
 def stands(around: Surroundings, kind: DrainKind, cause: str) -> Drain | None:
@@ -25,7 +25,7 @@ async def set_drain(around: Surroundings, drain: Drain) -> bool:
 
 
 def note(around: Surroundings, drain: Drain) -> None:
-    """It is durable: the node shows it."""
+    """The node shows it: it is durable, or found anew at each start."""
     others = tuple(one for one in around.drains if (one.kind, one.cause) != (drain.kind, drain.cause))
     around.drains = (*others, drain)
     around.log.warning("the node drains", kind=drain.kind.value, why=drain.why)
@@ -37,11 +37,18 @@ async def lift(around: Surroundings, kind: DrainKind, cause: str) -> bool:
     if stands(around, kind, cause) is None:
         return False
     await around.database.write(lambda connection: lift_drain(connection, kind, cause))
+    forget(around, kind, cause)
+    return True
+
+
+def forget(around: Surroundings, kind: DrainKind, cause: str) -> None:
+    """The node shows it no more. One that is not there is fine."""
+    if stands(around, kind, cause) is None:
+        return
     around.drains = tuple(one for one in around.drains if (one.kind, one.cause) != (kind, cause))
     around.log.info("a drain is lifted", kind=kind.value, cause=cause)
     around.drains_changed()
     around.freed.set()
-    return True
 
 
 def drain_for(around: Surroundings, attempt: AttemptId, why: str, *, step: RuntimeId | None = None) -> None:

@@ -55,7 +55,7 @@ class EffectRunner:
         self._tasks = Tasks(around)
         self.spawn = self._tasks.spawn
         self.close = self._tasks.close
-        starting = Starting(around, self.post, self.spawn)
+        self._starting = starting = Starting(around, self.post, self.spawn)
         self.watcher = watcher = Watcher(around, self.post, self.spawn, look_behind)
         clearing = Clearing(around, self.post, self.spawn, freed)
 
@@ -156,6 +156,7 @@ class EffectRunner:
             match effect:
                 case Effect.RECORD_CANCEL:
                     log.info("is to end", why=attempt.cancel.why if attempt.cancel else "")
+                    self._starting.lacking.look(attempt)
                 case Effect.RECORD_END:
                     attempt.has_row = True
                     log.info("ended", end=str(attempt.end), fault=attempt.node_fault)

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+from spurproc.agent.attempts.lacking import is_lack
 from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.jobs.job_spec import JobSpec
 from spurproc.agent.jobs.removal import remove_below
@@ -24,11 +25,12 @@ from spurproc.core.recorded.run import RecordedRun
 from spurproc.core.spawn.plan import SpawnPlan
 from spurproc.core.tree.termination import KillPlan
 from spurproc.core.vantage import Vantage
-from spurproc.errors import AlreadyGone, RecordInvalid, SpurprocError, SystemCallError, WaitTimeout
+from spurproc.errors import AlreadyGone, RecordInvalid, SpawnError, SpurprocError, SystemCallError, WaitTimeout
 from spurproc.proto.attempt_id import AttemptId
 
 __all__ = [
     "HookName",
+    "HookNotStarted",
     "HookPlan",
     "hook_begun",
     "hook_plan",
@@ -38,7 +40,6 @@ __all__ = [
     "sweep_hook",
 ]
 
-_PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM})
 _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 _KILL = KillPlan(steps=((9, 10.0),))
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -49,6 +50,10 @@ class HookName(enum.Enum):
 
     PROLOG = "prolog"
     EPILOG = "epilog"
+
+
+class HookNotStarted(SystemCallError):
+    """Nothing of it has run, and its program is not to blame."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,15 +108,16 @@ async def run_hook(around: Surroundings, plan: HookPlan) -> str:
     """Run it, or wait for the one that was begun; nothing of it is left then. Why it failed; empty where it exited with 0.
 
     One whose launch an earlier agent did not survive, and of which it is recorded that nothing ran, is launched again.
-    Raises OwnershipLost, and SystemCallError where it cannot be told whether the folder is still owned, or what the node lacks
-    just now says nothing about the hook: said again, it goes on with the same.
+    Raises OwnershipLost; HookNotStarted, where nothing has run, and not for the program's sake; and SystemCallError where it
+    cannot be told whether the folder is still owned, or what the node lacks just now says nothing about the hook: said again,
+    it goes on with the same.
     """
     try:
         failure = await _run(around, plan)
         return await _run(around, plan) or "" if failure is None else failure
     except SpurprocError as error:
         around.ownership.require()
-        if _passes(error):
+        if is_lack(error) or isinstance(error, HookNotStarted):
             raise
         return str(error)
 
@@ -142,7 +148,12 @@ def _launched(around: Surroundings, plan: HookPlan) -> RecordedRun:
     """A failed launch leaves nothing. What one has left that was cut short before its run was published is cleared away."""
     around.ownership.require()
     spawned = SpawnPlan(argv=plan.argv, env=plan.env, cwd="/", oom_score_adj=0, limits=around.job_limits)
-    return launch_recorded(spawned, _path(around, plan.folder_name))
+    try:
+        return launch_recorded(spawned, _path(around, plan.folder_name))
+    except SystemCallError as error:
+        if isinstance(error, SpawnError) and not is_lack(error):
+            raise
+        raise HookNotStarted(error.errno or errno.EIO, f"cannot start the {plan.name.value}: {error}") from error
 
 
 async def _ended(around: Surroundings, plan: HookPlan, run: RecordedRun) -> tuple[ExitInfo | None, str]:
@@ -171,10 +182,6 @@ def _boottime_s() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def _passes(error: SpurprocError) -> bool:
-    return isinstance(error, SystemCallError) and error.errno in _PASSING
-
-
 def _failure(end: ExitInfo) -> str:
     return f"nobody knows how it ended: {end.reason}" if end.kind is ExitKind.UNKNOWN else str(end)
 
@@ -186,7 +193,7 @@ def _emptied(run: RecordedRun) -> str:
     except AlreadyGone:
         return ""
     except SpurprocError as error:
-        if _passes(error):
+        if is_lack(error):
             raise
         return f"whether all of it has ended is not known: {error}"
     names = "; ".join(map(str, report.survivors))

@@ -9,15 +9,16 @@ from functools import partial
 
 from spurproc.agent.attempts.attempt import Attempt
 from spurproc.agent.attempts.event import AttemptEvent
-from spurproc.agent.attempts.hooks import HookName, hook_plan, run_hook
+from spurproc.agent.attempts.hooks import HookName, HookNotStarted, hook_begun, hook_plan, run_hook
+from spurproc.agent.attempts.lacking import Lacking, is_lack
 from spurproc.agent.attempts.step import launch_step, prepare, spec_for
 from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.attempts.tasks import Spawn
+from spurproc.agent.jobs.job_spec import JobSpec
 from spurproc.agent.store.attempts import note_launch
 from spurproc.core.exit_info import ExitInfo
 from spurproc.core.spawn.stage import SpawnStage
-from spurproc.errors import OwnershipLost, SpurprocError, SystemCallError
-from spurproc.proto.messages import LAUNCHED_BEFORE
+from spurproc.errors import LaunchedBefore, OwnershipLost, SpurprocError, SystemCallError
 
 __all__ = ["Starting"]
 
@@ -34,6 +35,7 @@ class Starting:
         self._around = around
         self._post = post
         self._spawn = spawn
+        self.lacking = Lacking(around)
 
     async def begin_prolog(self, attempt: Attempt) -> None:
         """It is told by an event how that ended."""
@@ -42,10 +44,26 @@ class Starting:
 
     async def _run_prolog(self, attempt: Attempt) -> None:
         plan = hook_plan(self._around, HookName.PROLOG, attempt.id, spec=await spec_for(self._around, attempt))
-        attempt.hook_failure = await run_hook(self._around, plan)
+        try:
+            attempt.hook_failure = await run_hook(self._around, plan)
+        except HookNotStarted as error:
+            if not await self.lacking.passes(attempt, error):
+                raise
+            self._again_or_never(attempt)
+            return
+        self.lacking.started(attempt)
         if attempt.hook_failure:
             self._never_started(attempt, f"the node's prolog failed: {attempt.hook_failure}", node_fault=True)
         self._post(attempt, AttemptEvent.HOOK_FAILED if attempt.hook_failure else AttemptEvent.HOOK_PASSED)
+
+    def _again_or_never(self, attempt: Attempt) -> None:
+        """Nothing has run: told to end meanwhile, it owes nobody an epilog."""
+        if attempt.cancel is None or hook_begun(self._around, attempt.id, HookName.PROLOG):
+            self._spawn(attempt, self._run_prolog)
+            return
+        self.lacking.left(attempt)
+        attempt.begun = False
+        self._post(attempt, AttemptEvent.HOOK_PASSED)
 
     @staticmethod
     def _never_started(attempt: Attempt, reason: str, *, node_fault: bool, number: int = 0) -> None:
@@ -56,13 +74,17 @@ class Starting:
         """Its script and its scratch folder."""
         attempt.begun = True
         try:
-            spec = await spec_for(self._around, attempt)
-            if spec.script is not None or spec.wants_scratch:
-                await self._around.blocking.run(prepare, self._around, attempt.id, spec)
+            await self._prepare(attempt, await spec_for(self._around, attempt))
         except OwnershipLost:
             raise
         except SpurprocError as error:
-            self._give_up(attempt, error)
+            if not is_lack(error):  # else it is done with the launch, which waits for that
+                self._give_up(attempt, error)
+
+    async def _prepare(self, attempt: Attempt, spec: JobSpec) -> None:
+        if not attempt.prepared and (spec.script is not None or spec.wants_scratch):
+            await self._around.blocking.run(prepare, self._around, attempt.id, spec)
+        attempt.prepared = True
 
     def _give_up(self, attempt: Attempt, error: SpurprocError) -> None:
         """The kernel's refusals are the node's fault, all others the job's."""
@@ -72,31 +94,49 @@ class Starting:
 
     async def launch(self, attempt: Attempt) -> None:
         """Begun here and told by an event: the next one, a wish to end it, is taken meanwhile."""
-        if attempt.end is None and attempt.cancel is not None:
-            self._never_started(attempt, "it was cancelled before it was launched", node_fault=False)
-            self._post(attempt, AttemptEvent.NOT_LAUNCHED)
-        elif attempt.end is None:
+        if attempt.end is None and not self._is_cancelled(attempt):
             self._spawn(attempt, self._launch_step)
+
+    def _is_cancelled(self, attempt: Attempt) -> bool:
+        if attempt.cancel is None:
+            return False
+        self._never_started(attempt, "it was cancelled before it was launched", node_fault=False)
+        self._post(attempt, AttemptEvent.NOT_LAUNCHED)
+        return True
 
     async def _launch_step(self, attempt: Attempt) -> None:
         try:
             spec = await spec_for(self._around, attempt)
+            await self._prepare(attempt, spec)
             launched = await self._around.blocking.run(launch_step, self._around, attempt, spec, partial(self._note, attempt))
         except OwnershipLost:
             raise
         except SpurprocError as error:
             self._around.ownership.require()
-            if LAUNCHED_BEFORE in str(error):
-                await self._hold(attempt, error)
-            else:
-                self._give_up(attempt, error)
+            await self._not_launched(attempt, error)
             return
+        self.lacking.started(attempt)
         attempt.step, attempt.trace, attempt.started_at = launched.step, launched.trace, launched.started_at
         attempt.spec = None
         cpus = attempt.allocation and list(attempt.allocation.cpus)
         not_enforced = list(attempt.trace.not_enforced) or None
         self._around.log.info("launched", attempt=str(attempt.id), cpus=cpus, not_enforced=not_enforced)
         self._post(attempt, AttemptEvent.LAUNCHED)
+
+    async def _not_launched(self, attempt: Attempt, error: SpurprocError) -> None:
+        """What the node lacks is waited for. A host that knows it may know it from a try of ours that was taken back."""
+        known = isinstance(error, LaunchedBefore) and not self.lacking.has_tried(attempt)
+        if not known and await self.lacking.passes(attempt, error):
+            if self._is_cancelled(attempt):
+                self.lacking.left(attempt)
+            else:
+                self._spawn(attempt, self._launch_step)
+            return
+        self.lacking.left(attempt)
+        if isinstance(error, LaunchedBefore):
+            await self._hold(attempt, error)
+        else:
+            self._give_up(attempt, error)
 
     def _note(self, attempt: Attempt, descriptor: bytes) -> None:
         """On a thread that launches it: durable once this returns. Raises OwnershipLost, SystemCallError and the like."""
