@@ -9,6 +9,8 @@ from typing import Any
 
 import structlog
 
+from spurproc.command_line.escape import printable
+
 __all__ = ["open_log"]
 
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
@@ -29,6 +31,7 @@ def open_log(level: str, form: str) -> Any:
             structlog.processors.format_exc_info,
             _tidied,
             last,
+            _printable,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
         cache_logger_on_first_use=True,
@@ -38,3 +41,8 @@ def open_log(level: str, form: str) -> Any:
 def _tidied(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """What has no value is not said."""
     return {name: value for name, value in event.items() if value is not None}
+
+
+def _printable(_: object, __: str, line: Any) -> str:
+    """Users choose names and reasons, and somebody reads the log on a terminal. The renderer has seen to the ends of lines."""
+    return printable(line)

@@ -1,0 +1,25 @@
+"""The agent's log: a line a fact, whatever users have put into it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from spurproc.agent.log import open_log
+
+_WHY = "\x1b[31m red\nlevel=error \u202e\udcff"
+
+
+def test_what_a_user_chooses_is_text_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    open_log("info", "text").info("the node drains", why=_WHY, nothing=None)
+    line = capsys.readouterr().err
+    assert line.endswith(r''' level=info event="the node drains" why="\x1b[31m red\nlevel=error \u202e\xff"''' + "\n")
+    assert line[:-1].isprintable()
+
+
+def test_in_json_it_is_what_it_was(capsys: pytest.CaptureFixture[str]) -> None:
+    open_log("info", "json").info("the node drains", why="\x1b[31m red\n")
+    line = capsys.readouterr().err
+    assert line.count("\n") == 1
+    assert json.loads(line)["why"] == "\x1b[31m red\n"
