@@ -221,3 +221,24 @@ def test_a_hook_that_cannot_be_looked_at_for_a_moment_has_not_failed(monkeypatch
         await around.blocking.close()
 
     asyncio.run(scene())
+
+
+@pytest.mark.parametrize("turns", [0, 1])
+def test_what_was_seen_before_somebody_has_resumed_it_is_old(monkeypatch: pytest.MonkeyPatch, turns: int) -> None:
+    """An agent before us had frozen it, and did not come to say so."""
+
+    async def scene() -> None:
+        around, step, events = _around(), Step(), list[AttemptEvent]()
+        attempt = _attempt(step)
+        attempt.trace = Trace()
+
+        def looked_at(*_: object) -> tuple[Traces, bool]:
+            attempt.turns += turns
+            return Traces(Trace(b"not read"), 1.0), True
+
+        monkeypatch.setattr(watching, "_looked_at", looked_at)
+        await _watcher(around, events)._look(attempt)
+        assert events == ([] if turns else [AttemptEvent.SUSPENDED])
+        await around.blocking.close()
+
+    asyncio.run(scene())

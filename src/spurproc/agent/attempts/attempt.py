@@ -44,6 +44,8 @@ class Attempt:
     cancel: CancelIntent | None = None
     displaced_by: AttemptId | None = None
     step: Step | None = None
+    turns: int = 0
+    """How often somebody has begun or ended to suspend or resume it: what was looked at in between is old."""
     trace: Trace = field(default_factory=Trace)
     held_because: str | None = None
     hook_failure: str = ""

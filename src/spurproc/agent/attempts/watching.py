@@ -62,12 +62,13 @@ class Watcher:
 
     async def _look(self, attempt: Attempt) -> None:
         """Who runs it; and what whoever was killed has begun, and did not come to write down."""
+        turns = attempt.turns
         traces, frozen = await self._around.blocking.run(_looked_at, self._around, attempt)
         attempt.trace = traces.trace
         attempt.started_at = attempt.started_at or traces.started_at
         if traces.started_at is None and attempt.cancel is None:
             self._spawn(attempt, self._start)
-        if frozen is not (attempt.state is AttemptState.SUSPENDED):
+        if frozen is not (attempt.state is AttemptState.SUSPENDED) and turns == attempt.turns:
             self._post(attempt, AttemptEvent.SUSPENDED if frozen else AttemptEvent.RESUMED)
 
     async def _watch_step(self, attempt: Attempt) -> None:

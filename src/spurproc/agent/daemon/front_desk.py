@@ -104,16 +104,24 @@ class FrontDesk:
         return Places(work_dir=raw_text(os.fspath(plan.cwd or "/")), stdout=_path(plan.stdout), stderr=_path(plan.stderr))
 
     async def suspend(self, attempt: AttemptId, *, uid: int) -> None:
-        """See `Desk`."""
+        """See `Desk`. Its step is asked whatever was written down: who has thawed it may not have come to say so."""
         known = self._running(attempt, "suspend")
-        if known.state is not AttemptState.SUSPENDED:
+        try:
             await self._turn(known, AttemptEvent.SUSPENDED, uid)
+        except Busy as error:
+            if error.errno != errno.EBUSY or known.state is not AttemptState.SUSPENDED:
+                raise
 
     async def resume(self, attempt: AttemptId, *, uid: int) -> None:
-        """See `Desk`."""
+        """See `Desk`. As `suspend`: where the step says that it is not suspended there is nothing to undo."""
         known = self._running(attempt, "resume")
-        if known.state is AttemptState.SUSPENDED:
+        try:
             await self._turn(known, AttemptEvent.RESUMED, uid)
+        except Busy as error:
+            if error.errno != errno.EBUSY:
+                raise
+            if known.state is AttemptState.SUSPENDED:
+                await self._attempts.runner.record(known, AttemptEvent.RESUMED)
 
     def _running(self, attempt: AttemptId, verb: str) -> Attempt:
         known = self._attempts.find(attempt)
@@ -128,7 +136,11 @@ class FrontDesk:
         self.require_owned()
         assert known.step is not None  # noqa: S101 - asked before
         act = known.step.suspend if event is AttemptEvent.SUSPENDED else known.step.resume
-        await self._around.blocking.run(act)
+        known.turns += 1
+        try:
+            await self._around.blocking.run(act)
+        finally:
+            known.turns += 1
         self._around.log.info(event.value, attempt=str(known.id), by_uid=uid)
         await self._attempts.runner.record(known, event)
 
