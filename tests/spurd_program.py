@@ -9,7 +9,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +25,7 @@ from spurproc.agent.controller.local.controller import LocalController
 from spurproc.agent.controller.local.link import LocalLink
 from spurproc.agent.daemon import inventory_reader
 from spurproc.agent.daemon.agent import Agent, Parts
+from spurproc.agent.daemon.inventory_turns import InventoryTurns
 from spurproc.agent.daemon.serve import serve
 from spurproc.agent.inventory.reading import Gpu, Inventory
 from spurproc.agent.jobs.job_spec import JobSpec
@@ -227,15 +228,14 @@ def have_cpus(count: int) -> None:
 
 
 def answer_late(gate: str) -> None:
-    """A queue on a slow disk."""
-    real = LocalController.take_over
+    """A node that takes its time to be read."""
+    real = InventoryTurns.begin
 
-    async def late(self: LocalController, seen: Iterable[AttemptId]) -> tuple[AttemptId, ...]:
-        changed = await real(self, seen)
+    async def late(self: InventoryTurns) -> None:
+        await real(self)
         await asyncio.to_thread(_read_line, gate)
-        return changed
 
-    LocalController.take_over = late  # type: ignore[method-assign]
+    InventoryTurns.begin = late  # type: ignore[method-assign]
 
 
 def _read_line(path: str) -> None:

@@ -21,6 +21,7 @@ STORES = (
     "store.node_values",
     "controller.local.queue",
     "controller.local.ending",
+    "controller.local.found",
     "controller.local.history",
     "controller.local.outdated",
 )
@@ -40,6 +41,7 @@ READS = frozenset(
         "controller.local.queue.last_number",
         "controller.local.queue.place_of",
         "controller.local.queue.spec_of",
+        "controller.local.found.jobs_missing",
         "controller.local.history.cancels",
         "controller.local.history.dispatched",
         "controller.local.history.jobs",

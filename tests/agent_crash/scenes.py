@@ -221,6 +221,21 @@ def _lost(stage: Stage) -> None:
     stage.await_(job, "unknown", cancelled=True)
 
 
+def _queue_lost(stage: Stage) -> None:
+    """The queue is begun anew while a job runs: it knows it again, and how it ends."""
+    gate = stage.gate()
+    job = stage.submit(f"read x <{gate.path}; exit 5")
+    stage.ask(f"until {job}.1 running")
+
+    def lose() -> None:
+        for file in stage.agent.path.glob("controller.db*"):
+            file.unlink()
+
+    stage.restart(lose)
+    gate.open()
+    stage.await_(job, "exited 5")
+
+
 def _unreadable_in_the_queue(stage: Stage) -> None:
     """It is held there, and stops no other."""
     stage.ask("drain")
@@ -374,6 +389,7 @@ SCENES: dict[str, Scene] = {
         ("attempts.fencing.fence_lost", *_effects(Effect.RECORD_CANCEL, Effect.TERMINATE, Effect.RECORD_END)),
         at_start=True,
     ),
+    "queue lost": Scene(_queue_lost, ("controller.local.found.take_up",), at_start=True),
     "unreadable in the queue": Scene(_unreadable_in_the_queue, (f"{_QUEUE}.hold",), at_start=True),
     "never got": Scene(_never_got, (f"{_QUEUE}.take_back",), at_start=True),
     "a GPU vanishes": Scene(

@@ -97,8 +97,8 @@ def test_a_remnant_keeps_its_gpu_from_others(tree: NodeTree, tmp_path: Path, gat
 def test_an_end_that_a_start_finds_frees_no_other_gpu_that_is_held_back(
     tree: NodeTree, tmp_path: Path, gate: Callable[[str], Gate]
 ) -> None:
-    """Both jobs leave somebody behind; the second ends while no agent is there, and is found while the queue is still read."""
-    gates = gate("one"), gate("two"), gate("queue")
+    """Both jobs leave somebody behind; the second ends while no agent is there, and is found while the node is still read."""
+    gates = gate("one"), gate("two"), gate("node")
     with Agents(tmp_path / "state", root=tree.root).start() as agent:
         first, second = (_holder(agent, one) for one in gates[:2])
         with _user_of(tree), _user_of(tree, OTHER_DEVICE):

@@ -47,10 +47,38 @@ def test_an_older_database_runs_nothing_twice(tmp_path: Path) -> None:
         other = agent.submit("exit 5")
         assert other == 2
         assert agent.ended(other) == "exited 5"
+        assert agent.ask("job 1") == ["dispatched", 1, False]
         gate.open()
-        agent.until("1.1", "reporting")
-        assert "cannot find job 1" in agent.await_fact("its report was refused")
+        assert agent.ended(1) == "exited 6"
+        agent.until("1.1", "none")
+        assert agent.folders() == NOTHING_LEFT
         assert (tmp_path / "ran").read_text() == "\n"
+        agent.ask("requeue 1")  # what its step told is too little to run it by
+        assert agent.ended(agent.submit("exit 4")) == "exited 4"
+        assert agent.ask("job 1") == ["held", 2, False]
+        assert (tmp_path / "ran").read_text() == "\n"
+
+
+def test_a_lost_queue_knows_a_job_again_by_the_agents_store(tmp_path: Path) -> None:
+    """Who waits is told how it ended; and it can be run again, for the store has all of it."""
+    gate = Gate(tmp_path / "gate")
+    with Agents(tmp_path / "state", cpus=2).start() as agent:
+        agent.submit(f"echo >>{tmp_path}/ran; read x <{gate.path}; exit 6")
+        agent.until("1.1", "running")
+        agent.kill()
+        for file in agent.path.glob("controller.db*"):
+            file.unlink()
+        agent.start()
+        assert agent.ask("jobs") == [1]
+        assert agent.ask("job 1") == ["dispatched", 1, False]
+        gate.open()
+        assert agent.ended(1) == "exited 6"
+        agent.until("1.1", "none")
+        assert agent.ask("requeue 1") == "1.2"
+        agent.until("1.2", "running")
+        gate.open()
+        assert agent.ended(1) == "exited 6"
+        assert (tmp_path / "ran").read_text() == "\n\n"
 
 
 def test_a_database_of_before_the_dispatch_runs_it_no_second_time(tmp_path: Path) -> None:
@@ -117,6 +145,7 @@ def test_a_lost_queue_gives_no_id_again_that_the_store_knows(tmp_path: Path) -> 
         for file in agent.path.glob("controller.db*"):
             file.unlink()
         agent.start()
+        assert agent.ended(1).startswith("not started"), "and its own end is known"
         agent.ask("undrain")
         job = agent.submit("exit 7")
         assert (job, agent.ended(job)) == (2, "exited 7")

@@ -61,7 +61,7 @@ def test_one_without_a_row_is_held_and_over_once_that_can_be_seen(tmp_path: Path
 
 
 def test_one_that_nobody_knows_anything_of_is_over_when_it_ends(tmp_path: Path) -> None:
-    """It says of itself what can be no allocation. Its end, which no queue knows of, is shown, and drains nothing any more."""
+    """It says of itself what can be no allocation. The queue takes its end, and it drains nothing any more."""
     gate = Gate(tmp_path / "gate")
     with Agents(tmp_path / "state").start() as agent:
         agent.kill()
@@ -71,9 +71,6 @@ def test_one_that_nobody_knows_anything_of_is_over_when_it_ends(tmp_path: Path) 
         assert ["memory_bytes" in why for why in agent.ask("held")] == [True]
         assert ["9.1" in drain for drain in agent.ask("drains")] == [True]
         gate.open()
-        agent.ask("refused 9.1")
-        for _ in range(2):
-            assert agent.until("9.1", "reporting") == "reporting"
-            assert (agent.ask("drains"), agent.ask("claims")) == ([], {})
-            agent.kill()
-            agent.start()
+        assert agent.ended(9) == "exited 4"
+        agent.until("9.1", "none")
+        assert (agent.ask("drains"), agent.ask("claims"), agent.folders()) == ([], {}, NOTHING_LEFT)

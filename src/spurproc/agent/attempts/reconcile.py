@@ -86,7 +86,7 @@ def look(state_dir: str) -> Found:
 
 
 async def reconcile(around: Surroundings, attempts: Attempts) -> Found:
-    """Take up all that there is. Nothing is launched and nobody is told of anything before it returns."""
+    """Take up all that there is. Nothing is launched and nobody is told of anything until its caller has each of them begin."""
     found = await around.blocking.run(look, around.state_dir.steps.path)
     await settle_outdated(around, found.seen)
     rows, damaged = await around.database.read(load_all)
@@ -108,8 +108,6 @@ async def reconcile(around: Surroundings, attempts: Attempts) -> Found:
         around.log.warning("left alone", folder=strange.name, why=str(strange.error))
     for one in taken:
         attempts.add(one)
-    for one in taken:
-        attempts.begin(one)
     return found
 
 

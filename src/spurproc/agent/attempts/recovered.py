@@ -12,7 +12,7 @@ from spurproc.agent.resources.allocation import Allocation
 from spurproc.errors import SpurprocError
 from spurproc.proto.attempt_id import AttemptId
 from spurproc.proto.launch_record import LaunchRecord, Program
-from spurproc.proto.raw_text import RawText, raw_bytes
+from spurproc.proto.raw_text import RawText, raw_bytes, raw_text
 from spurproc.proto.runtime_id import BATCH_STEP
 from spurproc.proto.step_folder import StateFolder
 
@@ -71,9 +71,25 @@ def _gpus(text: bytes, inventory: Inventory) -> tuple[Gpu, ...]:
 
 
 def spec_from(attempt: AttemptId, launch: LaunchRecord) -> JobSpec:
-    """Enough of a spec for a row: whose it is, and what it runs. It is never launched by it."""
+    """Enough of a spec for a row: whose it is, what it runs, and where its output is. It is never launched by it."""
     program = launch.program
     uid = os.geteuid() if program is None or program.uid is None else program.uid
     gid = os.getegid() if program is None or program.gid is None else program.gid
     argv: tuple[RawText, ...] = ("unknown",) if program is None else program.argv
-    return JobSpec(name=f"job-{attempt.job_id}", user=str(uid), uid=uid, gid=gid, argv=argv)
+    streams = Program(argv=argv, env=()) if program is None else program
+    return JobSpec(
+        name=f"job-{attempt.job_id}",
+        user=str(uid),
+        uid=uid,
+        gid=gid,
+        argv=argv,
+        work_dir=streams.cwd,
+        stdin=_pattern(streams.stdin),
+        stdout=_pattern(streams.stdout) or "/dev/null",
+        stderr=_pattern(streams.stderr),
+    )
+
+
+def _pattern(path: RawText | None) -> RawText | None:
+    """Of exactly this path."""
+    return None if path is None else raw_text(raw_bytes(path).replace(b"%", b"%%"))

@@ -148,6 +148,8 @@ class Agent:
         await self.attempts.held_back.begin()
         found = await reconcile(self.around, self.attempts)
         await take_over(self.around, self.attempts, self.controller, found.seen)
+        for attempt in self.attempts:
+            self.attempts.begin(attempt)
         self._prepare_turns(reader)
         await self.inventory.begin()
 

@@ -8,8 +8,10 @@ from spurproc.agent.attempts.dispatch import Attempts
 from spurproc.agent.attempts.leftovers import sweep_hooks
 from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.controller.local.controller import LocalController
+from spurproc.agent.controller.local.found import FoundJob
 from spurproc.agent.controller.local.link import LocalLink
 from spurproc.agent.controller.local.records import JobState
+from spurproc.agent.daemon.missing_jobs import missing_jobs
 from spurproc.errors import AlreadyGone, SpurprocError
 from spurproc.proto.attempt_id import AttemptId
 
@@ -17,15 +19,17 @@ __all__ = ["take_over"]
 
 
 async def take_over(around: Surroundings, attempts: Attempts, controller: LocalController, seen: set[AttemptId]) -> None:
-    """`seen`: what has a step folder. Nobody is given work before it returns."""
+    """`seen`: what has a step folder. Nobody is given work, and no end is reported, before it returns."""
     known = {*seen, *(attempt.id for attempt in attempts)}
-    await _tell_the_queue(around, controller, known)
+    await _tell_the_queue(around, controller, known, await missing_jobs(around, attempts, controller, known))
     await sweep_hooks(around, known, partial(_may_come, around, controller))
 
 
-async def _tell_the_queue(around: Surroundings, controller: LocalController, known: set[AttemptId]) -> None:
+async def _tell_the_queue(
+    around: Surroundings, controller: LocalController, known: set[AttemptId], missing: list[FoundJob]
+) -> None:
     """What was taken on, and what has run, whatever it says itself."""
-    for attempt in await controller.take_over(known):
+    for attempt in await controller.take_over(known, missing):
         around.log.warning("the queue is older than what was taken on", attempt=str(attempt))
     settled = await controller.settle_outdated(known)
     if settled:

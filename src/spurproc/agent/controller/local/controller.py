@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import sqlite3
 import time
 from collections.abc import Callable, Container, Iterable
 from functools import partial
 from typing import Any, Self
 
 from spurproc.agent.controller.link import Cancel
-from spurproc.agent.controller.local import ending, history, outdated, queue
+from spurproc.agent.controller.local import ending, found, history, outdated, queue
 from spurproc.agent.controller.local.ending import CancelAnswer, Requeued
+from spurproc.agent.controller.local.found import FoundJob
 from spurproc.agent.controller.local.orders import HISTORY_JOBS, Orders
 from spurproc.agent.controller.local.queue import Head, Submission, Submitted
 from spurproc.agent.controller.local.records import CancelRequest, JobRecord
@@ -137,10 +139,23 @@ class LocalController(Orders):
         ending.check_job_id(job_id)
         await self._database.write(lambda connection: queue.raise_floor(connection, job_id))
 
-    async def take_over(self, seen: Iterable[AttemptId]) -> tuple[AttemptId, ...]:
-        """What the node has taken on or run counts, whatever the queue says. Before work is taken. Returns what it changed."""
+    async def jobs_missing(self, seen: Iterable[AttemptId]) -> frozenset[int]:
+        """The ids of jobs of which the queue knows nothing."""
         attempts = tuple(seen)
-        changed = await self._database.write(lambda connection: outdated.take_over(connection, attempts, at=self._clock()))
+        return await self._database.read(lambda connection: found.jobs_missing(connection, attempts))
+
+    async def take_over(self, seen: Iterable[AttemptId], jobs: Iterable[FoundJob] = ()) -> tuple[AttemptId, ...]:
+        """What the node has taken on or run counts, whatever the queue says. Before work is taken. Returns what it changed.
+
+        `jobs`: those of them that are missing here.
+        """
+        attempts, missing = tuple(seen), tuple(jobs)
+
+        def body(connection: sqlite3.Connection) -> tuple[AttemptId, ...]:
+            found.take_up(connection, missing)
+            return outdated.take_over(connection, attempts, at=self._clock())
+
+        changed = await self._database.write(body)
         await self._load()  # an attempt before the one seen is no order any more
         return changed
 
