@@ -10,6 +10,7 @@ import pytest
 
 from spurproc import SpawnPlan, launch_recorded
 from spurproc.agent.attempts.hooks import HookName, HookPlan, _left_s
+from spurproc.core.vantage import read_boot_id
 from spurproc.proto.attempt_id import AttemptId
 from tests.agents import NOTHING_LEFT, Agents
 from tests.spurd_program import AHEAD_VARIABLE
@@ -18,6 +19,7 @@ from tests.steps import WAIT_S, Gate
 pytestmark = [pytest.mark.needs_root, pytest.mark.needs_cgroup_v2]
 
 
+ANOTHER_BOOT = "00000000-0000-4000-8000-000000000000"
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
@@ -114,6 +116,23 @@ def test_a_restart_in_the_middle_of_one_waits_for_the_same(tmp_path: Path, name:
         agent.until("1.1", "none")
         assert (tmp_path / "hook").read_text() == "\n"
         assert agent.ask("drains") == [f"the {name} of attempt 1.1 failed: exited 9"]
+
+
+@pytest.mark.parametrize("rebooted", [False, True])
+def test_a_prolog_counts_for_the_boot_in_which_it_has_run(tmp_path: Path, *, rebooted: bool) -> None:
+    """What it has prepared is gone with a reboot, before which its job was not launched any more."""
+    hooks = {"prolog-argv": _shell(f"echo >>{tmp_path}/prologs")}
+    with Agents(tmp_path / "state", hooks).start(crash="PREPARE before 1 SIGKILL") as agent:
+        job = agent.submit("exit 3")
+        agent.wait()
+        record = agent.path / "hooks" / "1.1.prolog" / "run.json"
+        if rebooted:
+            record.write_bytes(record.read_bytes().replace(read_boot_id().encode(), ANOTHER_BOOT.encode()))
+        agent.start()
+        assert agent.ended(job) == "exited 3"
+        assert (tmp_path / "prologs").read_text() == ("\n\n" if rebooted else "\n")
+        agent.until("1.1", "none")
+        assert (agent.folders(), agent.ask("drains")) == (NOTHING_LEFT, [])
 
 
 def test_a_hook_whose_end_nobody_knows_has_failed(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from spurproc.core.recorded.record import RUN_NAME
 from spurproc.core.recorded.run import RecordedRun
 from spurproc.core.spawn.plan import SpawnPlan
 from spurproc.core.tree.termination import KillPlan
-from spurproc.core.vantage import Vantage
+from spurproc.core.vantage import Vantage, read_boot_id
 from spurproc.errors import AlreadyGone, RecordInvalid, SpawnError, SpurprocError, SystemCallError, WaitTimeout
 from spurproc.proto.attempt_id import AttemptId
 
@@ -107,7 +107,8 @@ def hook_begun(around: Surroundings, attempt: AttemptId, name: HookName) -> bool
 async def run_hook(around: Surroundings, plan: HookPlan) -> str:
     """Run it, or wait for the one that was begun; nothing of it is left then. Why it failed; empty where it exited with 0.
 
-    One whose launch an earlier agent did not survive, and of which it is recorded that nothing ran, is launched again.
+    One whose launch an earlier agent did not survive, and of which it is recorded that nothing ran, is launched again; and so is
+    a prolog of another boot.
     Raises OwnershipLost; HookNotStarted, where nothing has run, and not for the program's sake; and SystemCallError where it
     cannot be told whether the folder is still owned, or what the node lacks just now says nothing about the hook: said again,
     it goes on with the same.
@@ -123,12 +124,15 @@ async def run_hook(around: Surroundings, plan: HookPlan) -> str:
 
 
 async def _run(around: Surroundings, plan: HookPlan) -> str | None:
-    """None: it was never started, and its records are gone."""
+    """None: it was never started, or has prepared the node as it was before a reboot; and its records are gone."""
     begun = around.state_dir.hooks.has(f"{plan.folder_name}/{RUN_NAME}")
     if not begun and not plan.argv:  # an agent before us had one
         return ""
     run = await around.blocking.run(_opened if begun else _launched, around, plan)
     with run:
+        if begun and plan.name is HookName.PROLOG and run.record.boot_id != read_boot_id():
+            await around.blocking.run(run.remove)
+            return None
         around.hooks[plan.folder_name] = run
         try:
             end, failure = await _ended(around, plan, run)
