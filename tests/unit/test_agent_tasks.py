@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Awaitable, Callable
+from threading import Event
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -133,9 +134,9 @@ class Step:
         if self.left[act] >= 0:
             _no_descriptor()
 
-    def terminate(self, *, timeout_s: float) -> None:
+    def terminate(self, *, timeout_s: float, begun_s_ago: float) -> None:
         """See `client.step.Step`."""
-        del timeout_s
+        del timeout_s, begun_s_ago
         self._refused("terminate")
         self.terminated += 1
 
@@ -170,6 +171,38 @@ def test_one_that_cannot_be_told_to_end_is_told_again() -> None:
         attempt = _attempt(step)
         await _watcher(around, []).terminate(attempt)
         await _until(lambda: step.terminated and not around.problems)
+        attempt.end = exited(1)
+        await around.blocking.close()
+
+    asyncio.run(scene())
+
+
+def test_one_whose_plan_is_walked_from_here_is_not_told_again_meanwhile() -> None:
+    """Else each word would begin another walk, and another signal."""
+
+    class Walked(Step):
+        """One of which the walk takes its time."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.go_on = Event()
+
+        def terminate(self, **more: float) -> None:
+            super().terminate(**more)
+            assert self.go_on.wait(60)
+
+    async def scene() -> None:
+        around, step = _around(), Walked()
+        attempt = _attempt(step)
+        watcher = _watcher(around, [])
+        await watcher.terminate(attempt)
+        await _until(lambda: step.terminated)
+        await watcher._terminate(attempt)
+        assert step.terminated == 1
+        step.go_on.set()
+        await _until(lambda: not watcher._walking)
+        await watcher._terminate(attempt)
+        assert step.terminated == 2
         attempt.end = exited(1)
         await around.blocking.close()
 

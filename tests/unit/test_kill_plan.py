@@ -33,6 +33,34 @@ def test_plan_without_meaning_is_refused(steps: Any) -> None:
         KillPlan(steps=steps)
 
 
+_ASKS = ((signal.SIGINT, 2.0), (signal.SIGTERM, 3.0), (signal.SIGKILL, None))
+
+
+@pytest.mark.parametrize(
+    ("steps", "elapsed_s", "left"),
+    [
+        (_ASKS, 0.0, _ASKS),
+        (_ASKS, -5.0, _ASKS),
+        (_ASKS, 1.5, ((signal.SIGINT, 0.5), *_ASKS[1:])),
+        (_ASKS, 2.0, _ASKS[1:]),
+        (_ASKS, 4.0, ((signal.SIGTERM, 1.0), _ASKS[2])),
+        (_ASKS, 1e9, _ASKS[2:]),
+        (((signal.SIGTERM, 3.0),), 5.0, ((signal.SIGTERM, 0.0),)),
+        (((signal.SIGTERM, 0.0), (signal.SIGKILL, None)), 0.0, ((signal.SIGTERM, 0.0), (signal.SIGKILL, None))),
+    ],
+)
+def test_what_is_left_of_a_plan(steps: Any, elapsed_s: float, left: Any) -> None:
+    """Its SIGKILL comes no later than it would have."""
+    assert KillPlan(steps=steps).after(elapsed_s).steps == left
+
+
+@pytest.mark.parametrize(
+    ("steps", "after_s"), [(_ASKS, 5.0), (_ASKS[2:], 0.0), (_ASKS[:1], float("inf")), (((15, None),), float("inf"))]
+)
+def test_when_a_plan_kills(steps: Any, after_s: float) -> None:
+    assert KillPlan(steps=steps).kills_after_s == after_s
+
+
 def test_tree_of_nothing_is_refused() -> None:
     with pytest.raises(InvalidArgument):
         ProcessTree()

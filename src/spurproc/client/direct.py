@@ -27,9 +27,9 @@ def signal_directly(opened: OpenedStep, number: int) -> StepAct:
     return StepAct(runtime_id=opened.runtime_id, supervised=False, signals=report or nobody(number))
 
 
-def terminate_directly(opened: OpenedStep, plan: KillPlan | None, timeout_s: float | None) -> StepAct:
-    """Walk the kill plan, and block meanwhile."""
-    walked = plan or opened.launch.kill_plan
+def terminate_directly(opened: OpenedStep, plan: KillPlan | None, timeout_s: float | None, begun_s_ago: float) -> StepAct:
+    """Walk what is left of the kill plan, and block meanwhile."""
+    walked = (plan or opened.launch.kill_plan).after(begun_s_ago)
     report = _on_tree(opened, "terminate", lambda tree: terminate_tree(tree, walked, timeout_s=timeout_s))
     return StepAct(runtime_id=opened.runtime_id, supervised=False, termination=report)
 

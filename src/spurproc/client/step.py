@@ -157,19 +157,20 @@ class Step:
             except Gone:
                 return resume_directly(opened)
 
-    def terminate(self, plan: KillPlan | None = None, *, timeout_s: float | None = None) -> StepAct:
+    def terminate(self, plan: KillPlan | None = None, *, timeout_s: float | None = None, begun_s_ago: float = 0.0) -> StepAct:
         """Have a kill plan walked, this one or the step's own: `wait(completed=True)` tells when nothing is left.
 
         May be repeated: a walk that is under way goes on, and gives way only to a plan that comes to SIGKILL earlier.
         Its supervisor walks it, and this returns at once. Where none answers it is walked from here: that blocks until the tree
-        is proven empty, or the plan or `timeout_s` is over; `StepAct.termination` says which.
+        is proven empty, or the plan or `timeout_s` is over; `StepAct.termination` says which. `begun_s_ago`: somebody began that
+        so long ago, and it goes on from there.
         """
         request = Terminate(runtime_id=self.runtime_id, plan=plan)
         with self._place.opened() as opened:
             try:
                 return self._done(opened, request)
             except Gone:
-                return terminate_directly(opened, plan, timeout_s)
+                return terminate_directly(opened, plan, timeout_s, begun_s_ago)
 
     def acknowledge(self) -> None:
         """Its end is durable where it has to be known: `gc` may remove it. May be repeated.

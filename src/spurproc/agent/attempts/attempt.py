@@ -42,6 +42,8 @@ class Attempt:
     prepared: bool = False
     """Its script and scratch folder are there."""
     cancel: CancelIntent | None = None
+    was_to_end: bool = False
+    """An agent before this one had that on record, and has begun it."""
     displaced_by: AttemptId | None = None
     step: Step | None = None
     turns: int = 0
@@ -74,6 +76,7 @@ class Attempt:
             has_claim=row.holds_resources,
             begun=True,
             cancel=row.cancel,
+            was_to_end=row.cancel is not None,
             held_because=row.held_because,
             end=row.end,
             started_at=row.started_at,

@@ -21,6 +21,7 @@ from spurproc.client.step import Step
 from spurproc.core.cgroup.cgroup import Cgroup
 from spurproc.core.cgroup.record import CgroupRecord
 from spurproc.core.exit_info import ExitInfo, ExitKind
+from spurproc.core.observation import Liveness
 from spurproc.errors import AlreadyGone, OwnershipLost, RecordInvalid, SpurprocError
 from spurproc.proto.attempt_id import AttemptId
 from spurproc.proto.step_state import StepState
@@ -29,8 +30,8 @@ __all__ = ["Watcher"]
 
 _READY_FIRST_S, _READY_LAST_S = 0.02, 1.0
 _LOOK_AFTER_S = 5.0
-_WALKED_WITHIN_S = 60.0
-"""Where no supervisor answers, and the plan is walked from here: a thread is not given away for ever."""
+_WALKED_WITHIN_S = 3660.0
+"""Where no supervisor answers, and the plan is walked from here: no thread is given away for ever; a user may ask for an hour."""
 _LOOK_LAST_S = 60.0
 _OVER = (StepState.EPILOG, StepState.COMPLETED, StepState.LEAVING)
 
@@ -53,8 +54,10 @@ class Watcher:
         self._lost = Lost(around)
         self._unanswered = Unanswered(around)
         self._turn = asyncio.Lock()
-        self._ending: set[AttemptId] = set()
-        """Those that were told to end, and are looked at since."""
+        self._ending: dict[AttemptId, float] = {}
+        """Those that were told to end, and are looked at since; and when that began, by the clock of the loop."""
+        self._walking: set[AttemptId] = set()
+        """Those of which a thread is told to have the plan walked."""
 
     async def watch(self, attempt: Attempt) -> None:
         """Its end comes as an event. One that was launched by an agent before us is looked at first."""
@@ -183,23 +186,35 @@ class Watcher:
 
         Tried again until somebody has taken it on.
         """
-        if attempt.end is not None:
+        if attempt.end is not None or attempt.id in self._walking:
             return
         self._around.ownership.require()
-        if attempt.id not in self._ending:
-            self._ending.add(attempt.id)
-            self._spawn(attempt, self._name_what_stays)
+        ago_s = self._begun_s_ago(attempt)
+        self._walking.add(attempt.id)
         try:
-            await self._around.blocking.walk(self._step(attempt).terminate, timeout_s=_WALKED_WITHIN_S)
+            terminate = self._step(attempt).terminate
+            await self._around.blocking.walk(terminate, timeout_s=_WALKED_WITHIN_S, begun_s_ago=ago_s)
         except AlreadyGone:
             self._lost.end(attempt)  # whoever watches it has found the same, or does so now
+        finally:
+            self._walking.discard(attempt.id)
+
+    def _begun_s_ago(self, attempt: Attempt) -> float:
+        """How much of its plan is over: neither a restart nor another word begins it anew."""
+        now_s = asyncio.get_running_loop().time()
+        if attempt.id not in self._ending:
+            intent = attempt.cancel if attempt.was_to_end else None
+            before_us_s = 0.0 if intent is None else self._around.clock() - intent.at
+            self._ending[attempt.id] = now_s - max(0.0, before_us_s)
+            self._spawn(attempt, self._name_what_stays)
+        return now_s - self._ending[attempt.id]
 
     async def _name_what_stays(self, attempt: Attempt) -> None:
         back_off = BackOff(first_s=_LOOK_AFTER_S, last_s=_LOOK_LAST_S)
         while attempt.end is None:
             await asyncio.sleep(back_off.next_s())
             await self.look(attempt)
-        self._ending.discard(attempt.id)
+        self._ending.pop(attempt.id, None)
 
     async def look(self, attempt: Attempt) -> None:
         """Whether its kill plan is over, and something of it lives on: that is named, and held."""
@@ -211,6 +226,8 @@ class Watcher:
         if attempt.end is None:
             await self._unanswered.take(attempt, step, seen)
         status = seen.status
+        if attempt.id in self._ending and not status.supervised and seen.leader is Liveness.ALIVE:
+            self._spawn(attempt, self._terminate)  # whoever walked its plan has died, or says nothing
         if attempt.end is None and status.state not in _OVER and (status.held_by or status.state is StepState.HELD):
             self._hold(attempt, f"it cannot be ended: {'; '.join(status.held_by)}")
 

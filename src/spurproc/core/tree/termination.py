@@ -77,6 +77,16 @@ class KillPlan:
             waited_s += grace_s or 0.0
         return float("inf")
 
+    def after(self, elapsed_s: float) -> KillPlan:
+        """What is left of it so long after its beginning, the step that stands then again; its last one is always left."""
+        if not elapsed_s > 0:
+            return self
+        steps = list(self.steps)
+        while len(steps) > 1 and (steps[0][1] or 0.0) <= elapsed_s:
+            elapsed_s -= steps.pop(0)[1] or 0.0
+        signal, grace_s = steps[0]
+        return KillPlan(steps=((signal, None if grace_s is None else max(0.0, grace_s - elapsed_s)), *steps[1:]))
+
     @classmethod
     def default(cls) -> KillPlan:
         """SIGTERM, 10 seconds, SIGKILL until gone."""
