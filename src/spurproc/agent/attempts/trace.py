@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from spurproc.core.cgroup.record import CgroupRecord
 from spurproc.core.observation import Liveness
 from spurproc.core.process.identity import ProcessIdentity
+from spurproc.core.vantage import read_boot_id
 from spurproc.errors import RecordInvalid
 from spurproc.proto.attempt_id import AttemptId
 from spurproc.proto.codec import decode
@@ -61,18 +62,18 @@ class Trace:
 
     @property
     def is_gone(self) -> bool:
-        """Whether nothing of its tree lives: by its cgroup and its leader, which may have been moved; else by its processes.
+        """Whether nothing of its tree lives: by its cgroup and its leader, which may have been moved.
 
-        Without either nobody can tell.
+        Without a cgroup nobody can tell, before the next boot: what its leader has started may outlive that and the supervisor.
         """
         descriptor = self._read()
         if descriptor is None:
             return False
-        leader = descriptor.leader
-        known = [leader] if descriptor.cgroup is not None else [descriptor.supervisor, leader]
-        if any(one is not None and one.liveness() is not Liveness.GONE for one in known):
+        if descriptor.cgroup is None:
+            return descriptor.supervisor.boot_id != read_boot_id()
+        if descriptor.leader is not None and descriptor.leader.liveness() is not Liveness.GONE:
             return False
-        return descriptor.cgroup is None or descriptor.cgroup.observe().liveness is Liveness.GONE
+        return descriptor.cgroup.observe().liveness is Liveness.GONE
 
     def _read(self) -> Descriptor | None:
         try:
