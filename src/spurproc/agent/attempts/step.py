@@ -99,7 +99,7 @@ def launch_step(around: Surroundings, attempt: Attempt, spec: JobSpec, note: Cal
             around.state_dir.steps.path,
             timeout_s=_EXEC_WITHIN_S,
             folder_inode=around.steps_inode,
-            before_start=lambda: note(traces_of(around, attempt.id).trace.content),
+            before_start=lambda: note(_descriptor_of(around, attempt.id)),
         )
     except SpurprocError:
         found = find_step(around, attempt.id)
@@ -143,6 +143,16 @@ def traces_of(around: Surroundings, attempt: AttemptId) -> Traces:
             trace = found if found.is_of(attempt) else trace
         started_at = _launched_at(read_journal(folder))
     return Traces(trace, started_at)
+
+
+def _descriptor_of(around: Surroundings, attempt: AttemptId) -> bytes:
+    """Of a step that stands ready. Raises what keeps it from being read: what is started without it could not be found again."""
+    state = around.state_dir
+    with (
+        state.steps.open_folder(RUNTIME_NAME) as runtime,
+        runtime.open_folder(str(attempt.step(BATCH_STEP))) as folder,
+    ):
+        return folder.read_file(DESCRIPTOR_NAME, DESCRIPTOR_LIMIT_BYTES)
 
 
 def trace_of(around: Surroundings, attempt: AttemptId, noted: bytes | None) -> Trace:
