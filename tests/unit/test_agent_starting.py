@@ -13,6 +13,7 @@ import pytest
 from spurproc.agent.attempts import step
 from spurproc.agent.attempts.attempt import Attempt
 from spurproc.agent.attempts.event import AttemptEvent
+from spurproc.agent.attempts.lacking import Lacking
 from spurproc.agent.attempts.starting import Starting
 from spurproc.agent.attempts.tasks import Work
 from spurproc.agent.node.state_dir import StateDir
@@ -30,7 +31,8 @@ def test_a_job_without_script_and_scratch_folder_waits_for_no_thread() -> None:
     attempt = Attempt(
         id=AttemptId(1, 1), allocation=Allocation(cpus=(0,)), accepted_at=0.0, uid=0, spec=job_spec(argv=("true",), work_dir="/")
     )
-    starting = Starting(cast("Any", None), lambda _, event: posted.append(event), lambda *_: None)
+    nobody = cast("Any", None)
+    starting = Starting(nobody, lambda _, event: posted.append(event), lambda *_: None, Lacking(nobody))
     asyncio.run(starting.prepare(attempt))
     assert attempt.begun
     assert posted == []
@@ -49,7 +51,8 @@ def test_what_was_told_to_end_while_it_was_prepared_is_not_launched() -> None:
         spec=job_spec(),
         cancel=CancelIntent(uid=0, why="by the test", at=1.0),
     )
-    starting = Starting(cast("Any", None), lambda _, event: posted.append(event), lambda _, work: begun.append(work))
+    nobody = cast("Any", None)
+    starting = Starting(nobody, lambda _, event: posted.append(event), lambda _, work: begun.append(work), Lacking(nobody))
 
     async def launch() -> None:
         await starting.launch(attempt)

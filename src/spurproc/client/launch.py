@@ -171,8 +171,8 @@ def _await_ready(connection: StepConnection, step: StepFolder) -> None:
         if isinstance(message, Ended | Completed):
             raise failure_of(message.end)
         if isinstance(message, Refused):
-            refused = LaunchedBefore if message.launched_before else SystemCallError
-            raise refused(errno.EAGAIN, f"the host refuses: {message.why}")
+            words = f"the host refuses: {message.why}"
+            raise LaunchedBefore(errno.EBUSY, words) if message.launched_before else SystemCallError(errno.EAGAIN, words)
 
 
 def _start(connection: StepConnection, timeout_s: float) -> None:

@@ -8,7 +8,8 @@ from contextlib import suppress
 from spurproc.agent.attempts.attempt import Attempt
 from spurproc.agent.attempts.draining import attempt_cause, lift
 from spurproc.agent.attempts.event import AttemptEvent
-from spurproc.agent.attempts.hooks import HookName, hook_begun, hook_plan, remove_hooks, run_hook
+from spurproc.agent.attempts.hooks import HookName, HookNotStarted, hook_begun, hook_plan, remove_hooks, run_hook
+from spurproc.agent.attempts.lacking import Lacking
 from spurproc.agent.attempts.outdated import note_report
 from spurproc.agent.attempts.reporting import offer
 from spurproc.agent.attempts.step import find_step, remove_folders, remove_step, spec_for
@@ -30,11 +31,13 @@ class Clearing:
         post: Callable[[Attempt, AttemptEvent], None],
         spawn: Spawn,
         freed: Callable[[], None],
+        lacking: Lacking,
     ) -> None:
         self._around = around
         self._post = post
         self._spawn = spawn
         self._freed = freed
+        self._lacking = lacking
 
     async def begin_epilog(self, attempt: Attempt) -> None:
         """It is told by an event how that ended."""
@@ -47,7 +50,14 @@ class Clearing:
             attempt.hook_failure = f"it cannot be told what it is about: {error}"
         else:
             plan = hook_plan(self._around, HookName.EPILOG, attempt.id, spec=spec, end=attempt.end)
-            attempt.hook_failure = await run_hook(self._around, plan)
+            try:
+                attempt.hook_failure = await run_hook(self._around, plan)
+            except HookNotStarted as error:
+                if not await self._lacking.passes(attempt, error):
+                    raise
+                self._spawn(attempt, self._run_epilog)
+                return
+            self._lacking.started(attempt)
         self._post(attempt, AttemptEvent.HOOK_FAILED if attempt.hook_failure else AttemptEvent.HOOK_PASSED)
 
     async def release(self, attempt: Attempt) -> None:

@@ -15,6 +15,7 @@ from spurproc.agent.attempts.clearing import Clearing
 from spurproc.agent.attempts.draining import note
 from spurproc.agent.attempts.effect import Effect
 from spurproc.agent.attempts.event import AttemptEvent
+from spurproc.agent.attempts.lacking import Lacking
 from spurproc.agent.attempts.records import PATIENT, RECORDS, drain_of, record
 from spurproc.agent.attempts.starting import Starting
 from spurproc.agent.attempts.surroundings import Surroundings
@@ -55,9 +56,10 @@ class EffectRunner:
         self._tasks = Tasks(around)
         self.spawn = self._tasks.spawn
         self.close = self._tasks.close
-        self._starting = starting = Starting(around, self.post, self.spawn)
+        self._lacking = Lacking(around)
+        starting = Starting(around, self.post, self.spawn, self._lacking)
         self.watcher = watcher = Watcher(around, self.post, self.spawn, look_behind)
-        clearing = Clearing(around, self.post, self.spawn, freed)
+        clearing = Clearing(around, self.post, self.spawn, freed, self._lacking)
 
         async def leave(attempt: Attempt) -> None:
             left(attempt)
@@ -156,7 +158,7 @@ class EffectRunner:
             match effect:
                 case Effect.RECORD_CANCEL:
                     log.info("is to end", why=attempt.cancel.why if attempt.cancel else "")
-                    self._starting.lacking.look(attempt)
+                    self._lacking.look(attempt)
                 case Effect.RECORD_END:
                     attempt.has_row = True
                     log.info("ended", end=str(attempt.end), fault=attempt.node_fault)

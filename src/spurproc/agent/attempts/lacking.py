@@ -19,7 +19,7 @@ from spurproc.agent.store.drains import Drain, DrainKind
 from spurproc.errors import SpurprocError, SystemCallError, WaitTimeout
 from spurproc.proto.attempt_id import AttemptId
 
-__all__ = ["Lacking", "is_lack"]
+__all__ = ["Lacking", "is_lack", "may_be_lack"]
 
 _CAUSE = "launch"
 _FIRST_S, _LAST_S = 0.1, 5.0
@@ -59,8 +59,8 @@ def is_lack(error: BaseException) -> bool:
     return isinstance(error, SystemCallError) and error.errno in _LACKS
 
 
-def _may_be_lack(error: SpurprocError) -> bool:
-    """As when the package is being replaced, or a host ends in that moment."""
+def may_be_lack(error: SpurprocError) -> bool:
+    """For certain or not, as when the package is being replaced, or a host ends in that moment."""
     return isinstance(error, WaitTimeout) or (isinstance(error, SystemCallError) and error.errno not in _NEVER_LACKS)
 
 
@@ -90,7 +90,7 @@ class Lacking:
     async def passes(self, attempt: Attempt, error: SpurprocError) -> bool:
         """True once it is to be tried again. False: the node lacks nothing, or that was waited for long enough."""
         wait = self._waiting.get(attempt.id) or _Wait()
-        if not is_lack(error) and not (_may_be_lack(error) and time.monotonic() - wait.since < _OPEN_WITHIN_S):
+        if not is_lack(error) and not (may_be_lack(error) and time.monotonic() - wait.since < _OPEN_WITHIN_S):
             return False
         self._waiting[attempt.id] = wait
         wait.again.clear()

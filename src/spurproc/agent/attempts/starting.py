@@ -10,7 +10,7 @@ from functools import partial
 from spurproc.agent.attempts.attempt import Attempt
 from spurproc.agent.attempts.event import AttemptEvent
 from spurproc.agent.attempts.hooks import HookName, HookNotStarted, hook_begun, hook_plan, run_hook
-from spurproc.agent.attempts.lacking import Lacking, is_lack
+from spurproc.agent.attempts.lacking import Lacking, may_be_lack
 from spurproc.agent.attempts.step import launch_step, prepare, spec_for
 from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.attempts.tasks import Spawn
@@ -31,11 +31,12 @@ class Starting:
         around: Surroundings,
         post: Callable[[Attempt, AttemptEvent], None],
         spawn: Spawn,
+        lacking: Lacking,
     ) -> None:
         self._around = around
         self._post = post
         self._spawn = spawn
-        self.lacking = Lacking(around)
+        self._lacking = lacking
 
     async def begin_prolog(self, attempt: Attempt) -> None:
         """It is told by an event how that ended."""
@@ -47,11 +48,11 @@ class Starting:
         try:
             attempt.hook_failure = await run_hook(self._around, plan)
         except HookNotStarted as error:
-            if not await self.lacking.passes(attempt, error):
+            if not await self._lacking.passes(attempt, error):
                 raise
             self._again_or_never(attempt)
             return
-        self.lacking.started(attempt)
+        self._lacking.started(attempt)
         if attempt.hook_failure:
             self._never_started(attempt, f"the node's prolog failed: {attempt.hook_failure}", node_fault=True)
         self._post(attempt, AttemptEvent.HOOK_FAILED if attempt.hook_failure else AttemptEvent.HOOK_PASSED)
@@ -61,7 +62,7 @@ class Starting:
         if attempt.cancel is None or hook_begun(self._around, attempt.id, HookName.PROLOG):
             self._spawn(attempt, self._run_prolog)
             return
-        self.lacking.left(attempt)
+        self._lacking.left(attempt)
         attempt.begun = False
         self._post(attempt, AttemptEvent.HOOK_PASSED)
 
@@ -78,7 +79,7 @@ class Starting:
         except OwnershipLost:
             raise
         except SpurprocError as error:
-            if not is_lack(error):  # else it is done with the launch, which waits for that
+            if not may_be_lack(error):  # else it is done with the launch, which waits for that
                 self._give_up(attempt, error)
 
     async def _prepare(self, attempt: Attempt, spec: JobSpec) -> None:
@@ -115,7 +116,7 @@ class Starting:
             self._around.ownership.require()
             await self._not_launched(attempt, error)
             return
-        self.lacking.started(attempt)
+        self._lacking.started(attempt)
         attempt.step, attempt.trace, attempt.started_at = launched.step, launched.trace, launched.started_at
         attempt.spec = None
         cpus = attempt.allocation and list(attempt.allocation.cpus)
@@ -125,14 +126,14 @@ class Starting:
 
     async def _not_launched(self, attempt: Attempt, error: SpurprocError) -> None:
         """What the node lacks is waited for. A host that knows it may know it from a try of ours that was taken back."""
-        known = isinstance(error, LaunchedBefore) and not self.lacking.has_tried(attempt)
-        if not known and await self.lacking.passes(attempt, error):
+        known = isinstance(error, LaunchedBefore) and not self._lacking.has_tried(attempt)
+        if not known and await self._lacking.passes(attempt, error):
             if self._is_cancelled(attempt):
-                self.lacking.left(attempt)
+                self._lacking.left(attempt)
             else:
                 self._spawn(attempt, self._launch_step)
             return
-        self.lacking.left(attempt)
+        self._lacking.left(attempt)
         if isinstance(error, LaunchedBefore):
             await self._hold(attempt, error)
         else:
