@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from spurproc import KillPlan, Liveness, ProcessIdentity
+from spurproc.client.host_link import PROGRAM_VARIABLE
 from spurproc.core.cgroup.cgroup import Cgroup
 from spurproc.core.cgroup.record import CgroupRecord
 from tests.agents import NOTHING_LEFT, Agents, step_of
 from tests.bystander import Bystander
+from tests.steps import Gate, host_without_cgroups
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.needs_cgroup_v2]
 
@@ -63,6 +65,31 @@ def _held(lost: Lost, claims: Sequence[str] = ("1.1",)) -> str:
     assert list(lost.agent.ask("claims")) == list(claims)
     assert lost.leader.liveness() is Liveness.ALIVE
     return str(why)
+
+
+def test_without_a_cgroup_nobody_can_tell_that_it_is_gone(tmp_path: Path) -> None:
+    """Leader and supervisor are dead, and what the job has started lives on: it is held, over starts too, with its CPU."""
+    told, gate = Gate(tmp_path / "told"), Gate(tmp_path / "gate")
+    agent = Agents(tmp_path / "state", cpus=1)
+    agent.env[PROGRAM_VARIABLE] = str(host_without_cgroups(tmp_path))
+    with agent:
+        agent.start()
+        agent.submit(f"setsid sh -c 'echo >{told.path}; read x <{gate.path}' & exec sleep 1000")
+        told.path.read_bytes()
+        agent.until("1.1", "running")
+        agent.until_executed(1)
+        descriptor = agent.steps.descriptor_of(1, 1, step_of(1).step_id)
+        assert (descriptor.cgroup, descriptor.leader is None) == (None, False)
+        agent.kill()
+        agent.steps.kill(descriptor.host, descriptor.supervisor, ProcessIdentity.of(agent.leader(1)))
+        shutil.rmtree(agent.path / "steps" / "runtime" / str(step_of(1)))
+        for _ in range(2):
+            agent.start()
+            agent.until("1.1", "held")
+            assert ["something of it may live" in why for why in agent.ask("held")] == [True]
+            assert agent.ask("claims") == {"1.1": [0]}
+            assert agent.stop() == 0, "nothing is known to live that nobody could name"
+        gate.open()
 
 
 @pytest.mark.parametrize("restarted", [False, True])

@@ -66,7 +66,7 @@ class Attempt:
 
     @classmethod
     def of_row(cls, row: AttemptRow) -> Attempt:
-        """As the store has it. What the step folders say is added by who reconciles."""
+        """As the store has it, but for why it was held, which is seen anew. What the step folders say adds who reconciles."""
         return cls(
             id=row.attempt,
             allocation=row.allocation,
@@ -77,7 +77,6 @@ class Attempt:
             begun=True,
             cancel=row.cancel,
             was_to_end=row.cancel is not None,
-            held_because=row.held_because,
             end=row.end,
             started_at=row.started_at,
             node_fault=row.node_fault,

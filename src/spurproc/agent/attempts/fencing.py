@@ -26,14 +26,17 @@ _SETTLE_S = 1.0
 
 
 def unnamed(attempts: Iterable[Attempt], steps: PrivateFolder) -> list[QuarantinedTree]:
-    """What lives, and has no step folder by which the next agent would find it. Does not block. Raises SystemCallError."""
+    """What lives, and has no step folder by which the next agent would find it. Does not block. Raises SystemCallError.
+
+    What may live and cannot be named is held by the next agent as by this one, for the store has it.
+    """
     return [tree for attempt in attempts if (tree := _unnamed(attempt, steps)) is not None]
 
 
 def _unnamed(attempt: Attempt, steps: PrivateFolder) -> QuarantinedTree | None:
     trace = attempt.trace
     step = str(attempt.id.step(BATCH_STEP))
-    if steps.has(f"{RUNTIME_NAME}/{step}") or trace.is_empty or trace.is_gone:
+    if steps.has(f"{RUNTIME_NAME}/{step}") or trace.is_empty or trace.known_are_gone:
         return None
     processes = tuple(one.to_text() for one in (trace.leader, trace.supervisor) if one is not None)
     return QuarantinedTree(

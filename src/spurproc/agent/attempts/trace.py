@@ -67,13 +67,21 @@ class Trace:
         Without a cgroup nobody can tell, before the next boot: what its leader has started may outlive that and the supervisor.
         """
         descriptor = self._read()
+        if descriptor is not None and descriptor.cgroup is None:
+            return descriptor.supervisor.boot_id != read_boot_id()
+        return self.known_are_gone
+
+    @property
+    def known_are_gone(self) -> bool:
+        """Whether nothing lives that it names. Without a cgroup something else may."""
+        descriptor = self._read()
         if descriptor is None:
             return False
-        if descriptor.cgroup is None:
-            return descriptor.supervisor.boot_id != read_boot_id()
-        if descriptor.leader is not None and descriptor.leader.liveness() is not Liveness.GONE:
+        leader = descriptor.leader
+        known = [leader] if descriptor.cgroup is not None else [descriptor.supervisor, leader]
+        if any(one is not None and one.liveness() is not Liveness.GONE for one in known):
             return False
-        return descriptor.cgroup.observe().liveness is Liveness.GONE
+        return descriptor.cgroup is None or descriptor.cgroup.observe().liveness is Liveness.GONE
 
     def _read(self) -> Descriptor | None:
         try:
