@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from spurproc.proto.runtime_id import RuntimeId
 from tests.agents import NOTHING_LEFT, Agents, step_of
 from tests.steps import Gate
 
@@ -74,3 +75,18 @@ def test_one_that_nobody_knows_anything_of_is_over_when_it_ends(tmp_path: Path) 
         assert agent.ended(9) == "exited 4"
         agent.until("9.1", "none")
         assert (agent.ask("drains"), agent.ask("claims"), agent.folders()) == ([], {}, NOTHING_LEFT)
+
+
+def test_a_step_of_somebody_else_keeps_jobs_waiting_until_it_has_ended(tmp_path: Path) -> None:
+    """What it holds nobody knows. No restart is needed, and nobody who lifts a drain."""
+    gate = Gate(tmp_path / "gate")
+    with Agents(tmp_path / "state").start() as agent:
+        agent.kill()
+        agent.steps.launch(gate.script("exit 4"), runtime_id=RuntimeId(77, 1, 0))
+        agent.start()
+        assert ["step 77.1.0" in drain for drain in agent.ask("drains")] == [True]
+        job = agent.submit("exit 3")
+        assert agent.ask(f"job {job}")[0] == "queued"
+        gate.open()
+        assert agent.ended(job) == "exited 3"
+        assert agent.ask("drains") == []

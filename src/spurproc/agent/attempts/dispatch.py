@@ -10,6 +10,7 @@ from functools import partial
 from spurproc.agent.attempts.attempt import Attempt
 from spurproc.agent.attempts.effects import EffectRunner, Failpoint
 from spurproc.agent.attempts.event import AttemptEvent
+from spurproc.agent.attempts.foreign import Foreign
 from spurproc.agent.attempts.held_back import HeldBack
 from spurproc.agent.attempts.leaderless import Leaderless
 from spurproc.agent.attempts.surroundings import Surroundings
@@ -48,6 +49,7 @@ class Attempts:
         options = {} if failpoint is None else {"failpoint": failpoint}
         self.held_back = HeldBack(around, self._live)
         self.runner = EffectRunner(around, self._left, self.freed, self.held_back.look_behind, **options)
+        self.foreign = Foreign(around)
         self.leaderless = Leaderless(around, self._live, self.runner.watcher.look)
 
     # What the node shows.

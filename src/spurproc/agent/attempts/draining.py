@@ -7,7 +7,7 @@ from spurproc.agent.store.drains import Drain, DrainKind, add_drain, lift_drain
 from spurproc.proto.attempt_id import AttemptId
 from spurproc.proto.runtime_id import RuntimeId
 
-__all__ = ["attempt_cause", "drain_for", "forget", "lift", "note", "set_drain", "stands"]
+__all__ = ["attempt_cause", "drain_for", "forget", "lift", "note", "set_drain", "stands", "step_cause"]
 
 
 def stands(around: Surroundings, kind: DrainKind, cause: str) -> Drain | None:
@@ -57,10 +57,15 @@ def drain_for(around: Surroundings, attempt: AttemptId, why: str, *, step: Runti
     `step`: of its steps the one that is the cause, and no attempt of ours.
     """
     words = f"nobody knows what attempt {attempt} holds: {why}"
-    cause = attempt_cause(attempt) if step is None else f"step {step}"
+    cause = attempt_cause(attempt) if step is None else step_cause(step)
     around.drains = (*around.drains, Drain(kind=DrainKind.SYSTEM, cause=cause, why=words, since=around.clock()))
 
 
 def attempt_cause(attempt: AttemptId) -> str:
     """Of the drain that stands until what the attempt holds, whatever that is, is given back."""
     return f"attempt {attempt}"
+
+
+def step_cause(step: RuntimeId) -> str:
+    """Of the drain that stands as long as that step, which is no attempt of ours, runs."""
+    return f"step {step}"

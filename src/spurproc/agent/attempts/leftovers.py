@@ -2,37 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Container, Iterable
+from collections.abc import Awaitable, Callable, Container
 
-from spurproc.agent.attempts.draining import drain_for
 from spurproc.agent.attempts.hooks import HookName, recorded_hooks, sweep_hook
 from spurproc.agent.attempts.step import remove_folders
 from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.jobs.spool import spooled
-from spurproc.client.step import Step
 from spurproc.errors import OwnershipLost, SpurprocError
 from spurproc.proto.attempt_id import AttemptId
-from spurproc.proto.step_state import StepState
 
-__all__ = ["leave_alone", "sweep_folders", "sweep_hooks"]
-
-_OVER = (StepState.COMPLETED, StepState.LEAVING)
-
-
-async def leave_alone(around: Surroundings, others: Iterable[Step]) -> None:
-    """Steps beside the batch step, of a later release or somebody else: as long as one runs nothing more is given away."""
-    for step in others:
-        why = f"step {step.runtime_id} is none that this release launches"
-        around.log.warning("left alone", step=str(step.runtime_id), why=why)
-        if not await around.blocking.run(_is_over, step):
-            drain_for(around, AttemptId.of(step.runtime_id), why, step=step.runtime_id)
-
-
-def _is_over(step: Step) -> bool:
-    try:
-        return step.status().state in _OVER
-    except SpurprocError:
-        return False
+__all__ = ["sweep_folders", "sweep_hooks"]
 
 
 async def sweep_folders(around: Surroundings, known: Container[AttemptId]) -> None:

@@ -16,7 +16,7 @@ from spurproc.agent.attempts.claims import by_agent, displace, restore
 from spurproc.agent.attempts.dispatch import Attempts
 from spurproc.agent.attempts.draining import drain_for
 from spurproc.agent.attempts.hooks import HookName, hook_begun
-from spurproc.agent.attempts.leftovers import leave_alone, sweep_folders
+from spurproc.agent.attempts.leftovers import sweep_folders
 from spurproc.agent.attempts.outdated import settle_outdated
 from spurproc.agent.attempts.step import trace_of, traces_of
 from spurproc.agent.attempts.surroundings import Surroundings
@@ -102,7 +102,7 @@ async def reconcile(around: Surroundings, attempts: Attempts) -> Found:
     displace(around, taken)
     for name in found.swept:
         around.log.info("swept", folder=name)
-    await leave_alone(around, found.others)
+    await attempts.foreign.leave_alone(found.others)
     await sweep_folders(around, {*found.seen, *(one.id for one in taken)})
     for strange in found.strange:
         around.log.warning("left alone", folder=strange.name, why=str(strange.error))

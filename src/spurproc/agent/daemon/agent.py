@@ -179,7 +179,7 @@ class Agent:
         serving.push_async_callback(self._loops.close)
         dispatching = Dispatching(self.around, self.attempts, self.registration)
         self._loops.begin(self.registration.run, dispatching.run, self.heartbeat.run, self.inventory.run)
-        self._loops.begin(self.attempts.held_back.run, self.attempts.leaderless.run)
+        self._loops.begin(self.attempts.held_back.run, self.attempts.leaderless.run, self.attempts.foreign.run)
         self._notify("ready", f"{len(self.attempts)} attempts taken up")
         self.log.info("serves", state_dir=self.state_dir.path, attempts=len(self.attempts))
 
