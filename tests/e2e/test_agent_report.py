@@ -43,7 +43,7 @@ def test_an_idle_node_that_owes_a_report_stays_in_the_books(tmp_path: Path) -> N
 
 
 def test_a_refused_report_is_shown_kept_and_blocks_no_other(tmp_path: Path) -> None:
-    """Also after a restart."""
+    """Also after a restart. Nor does it keep the node in the controller's books: nothing runs on it."""
     (tmp_path / "refused").write_text("1.1\n")
     with Agents(tmp_path / "state", odd=True).start() as agent:
         agent.submit("exit 6")
@@ -53,6 +53,9 @@ def test_a_refused_report_is_shown_kept_and_blocks_no_other(tmp_path: Path) -> N
         agent.kill()
         agent.start()
         assert agent.ask("attempts") == {"1.1": {"state": "reporting", "held": None}}
-        assert agent.ask("held") == ["its report was refused: the test says so"]
+        assert agent.ask("held") == ["it is over, exited 6, and its report was refused: the test says so"]
         assert agent.ended(agent.submit("exit 4")) == "exited 4"
         assert agent.folders()["steps"][:1] == [str(step_of(1))]
+        agent.until("3.1", "none")
+        assert agent.stop() == 0
+        assert "deregistered=true" in agent.facts("ends")[-1].lower()

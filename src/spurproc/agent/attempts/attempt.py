@@ -95,6 +95,11 @@ class Attempt:
             reported=self.reported,
         )
 
+    @property
+    def owes_a_refused_report(self) -> bool:
+        """Whether that is all that it owes, and the controller will never take it."""
+        return self.state is AttemptState.REPORTING and self.refused_because is not None
+
     def report(self) -> AttemptReport:
         """What the controller is told: the same words each time."""
         end = self.end or ExitInfo.unknown("its end is not recorded")

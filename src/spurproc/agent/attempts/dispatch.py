@@ -95,8 +95,11 @@ class Attempts:
 
     @property
     def owes_nothing(self) -> bool:
-        """Whether nothing runs, is on its way, or is owed: a bare reservation is nothing of these. One question, one answer."""
-        return all(attempt.is_reservation for attempt in self._known.values())
+        """Whether nothing runs, is on its way, or is owed. One question, one answer.
+
+        A bare reservation is nothing of these; nor is a report that the controller has refused for good.
+        """
+        return all(attempt.is_reservation or attempt.owes_a_refused_report for attempt in self._known.values())
 
     # How one is taken on.
 

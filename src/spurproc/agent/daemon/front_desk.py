@@ -228,7 +228,7 @@ def _why_held(attempt: Attempt) -> str | None:
     if attempt.state is AttemptState.HELD:
         return attempt.held_because or "it cannot be told what becomes of it"
     if attempt.refused_because is not None and not attempt.reported:
-        return f"its report was refused: {attempt.refused_because}"
+        return f"it is over, {attempt.end}, and its report was refused: {attempt.refused_because}"
     return attempt.node_fault if attempt.state is AttemptState.ENDING else None  # another holds what it holds
 
 
