@@ -115,6 +115,18 @@ def test_a_node_that_was_silent_too_long_gives_back_what_was_given_up(tmp_path: 
         assert (tmp_path / "ran").read_text() == "1\n2\n"
 
 
+def test_what_its_controller_has_given_up_is_over_though_it_takes_no_report(tmp_path: Path, machine: RemoteMachine) -> None:
+    """Nothing of it stays on the node, which may leave the books."""
+    machine.do(lambda controller: controller.refused.add(AttemptId(1, 1)))
+    with Agents(tmp_path / "state", _BEATS, remote=machine.path).start() as agent:
+        machine.do(lambda controller: controller.submit(_script("sleep 600")))
+        agent.until("1.1", "running")
+        machine.do(lambda controller: controller.reclaim(AttemptId(1, 1)))
+        agent.await_fact("forgotten")
+        assert machine.controller.jobs[1].report is None
+        assert (agent.ask("attempts"), agent.folders()) == ({}, NOTHING_LEFT)
+
+
 def test_a_cancel_is_said_until_it_is_heard_and_a_refused_report_hinders_no_other(tmp_path: Path, machine: RemoteMachine) -> None:
     """Over a restart of the agent and one of the controller."""
     machine.do(lambda controller: controller.refused.add(AttemptId(1, 1)))

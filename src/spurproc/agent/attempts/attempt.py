@@ -45,6 +45,8 @@ class Attempt:
     was_to_end: bool = False
     """An agent before this one had that on record, and has begun it."""
     displaced_by: AttemptId | None = None
+    given_up: bool = False
+    """By its controller, which says so as long as it runs: nobody has to take its report."""
     step: Step | None = None
     turns: int = 0
     """How often somebody has begun or ended to suspend or resume it: what was looked at in between is old."""

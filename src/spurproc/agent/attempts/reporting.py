@@ -19,7 +19,7 @@ _REFUSED_FIRST_S, _REFUSED_LAST_S = 30.0, 3600.0
 async def offer(around: Surroundings, attempt: Attempt, post: Callable[[Attempt, AttemptEvent], None]) -> None:
     """Say it until it is answered. One that was refused is said again later: an operator may have mended what was wrong.
 
-    Nobody has to take the report of an attempt in whose place a later one has been run.
+    Nobody has to take the report of an attempt in whose place a later one has been run, or that its controller has given up.
     """
     if attempt.refusals:
         await asyncio.sleep(min(_REFUSED_FIRST_S * 2 ** min(attempt.refusals - 1, 10), _REFUSED_LAST_S))
@@ -32,6 +32,6 @@ async def offer(around: Surroundings, attempt: Attempt, post: Callable[[Attempt,
             await asyncio.sleep(back_off.next_s())
             continue
         attempt.refused_because = None if isinstance(answer, Acknowledged) else answer.why
-        taken = isinstance(answer, Acknowledged) or attempt.displaced_by is not None
+        taken = isinstance(answer, Acknowledged) or attempt.displaced_by is not None or attempt.given_up
         post(attempt, AttemptEvent.REPORTED if taken else AttemptEvent.REPORT_REFUSED)
         return

@@ -34,7 +34,10 @@ def node_side(around: Surroundings, attempts: Attempts) -> NodeSide:
 
     def reclaim(order: Reclaim) -> None:
         attempt = attempts.find(order.attempt)
-        if attempt is not None and attempt.cancel is None:
+        if attempt is None:
+            return
+        attempt.given_up = True
+        if attempt.cancel is None:
             why = order.why or "the controller has given it up"
             attempts.cancel(attempt, CancelIntent(uid=None, why=why, at=around.clock()))
 
