@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from spurproc.core.vantage import read_boot_id
 from tests.agents import Agents, step_of
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.needs_cgroup_v2]
@@ -75,3 +76,26 @@ def test_what_was_launched_is_not_launched_again(tmp_path: Path) -> None:
         assert list(agent.ask("claims")) == ["4.1"]
         assert [(tmp_path / f"out-{job}").read_text() for job in jobs] == ["ran\n"] * 4
         assert sorted((tmp_path / "epilogs").read_text().split()) == ["1", "2", "3"]
+
+
+def test_one_of_which_nothing_is_noted_is_held_no_longer_than_its_boot(tmp_path: Path) -> None:
+    """Its host has launched it before, and its folder is gone: as long as that boot lasts it may live, though nothing does."""
+    with Agents(tmp_path / "state", cpus=1).start() as agent:
+        agent.submit("exec sleep 1000")
+        agent.until("1.1", "running")
+        agent.until_executed(1)
+        agent.kill()
+        _forget_launch(agent, 1)
+        with _stopped(agent, 1):
+            _remove_folders(agent, [1])
+            agent.start()
+            agent.until("1.1", "held")
+        agent.kill()
+        with closing(sqlite3.connect(agent.path / "agent.db")) as database, database:
+            (noted,) = database.execute("SELECT launched FROM attempts").fetchone()
+            assert noted == f"boot {read_boot_id()}".encode()
+            database.execute("UPDATE attempts SET launched = ?", (noted[:-4] + b"none",))
+        agent.start()
+        assert agent.ended(1).startswith("unknown: its records were removed")
+        agent.until("1.1", "none")
+        assert agent.ask("claims") == {}

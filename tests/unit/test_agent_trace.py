@@ -38,3 +38,10 @@ def test_without_a_cgroup_nobody_can_tell_before_the_next_boot() -> None:
     assert not Trace(content).is_gone
     assert Trace(content.replace(read_boot_id().encode(), ANOTHER_BOOT)).is_gone
     assert not Trace().is_gone
+
+
+def test_one_of_which_only_the_boot_is_known_is_gone_with_that() -> None:
+    """Until then nobody can tell, nor find it."""
+    noted = Trace.of_this_boot()
+    assert (noted.is_empty, noted.is_gone, noted.cgroup, noted.leader) == (True, False, None, None)
+    assert Trace(noted.content.replace(read_boot_id().encode(), ANOTHER_BOOT)).is_gone

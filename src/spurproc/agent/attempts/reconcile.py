@@ -149,7 +149,7 @@ async def _note_launches(around: Surroundings, rows: Iterable[AttemptRow], found
 
     def body(connection: sqlite3.Connection) -> None:
         for attempt, descriptor in read.items():
-            note_launch(connection, attempt, descriptor)
+            note_launch(connection, attempt, descriptor or Trace.of_this_boot().content)
 
     try:
         await around.database.write(body)

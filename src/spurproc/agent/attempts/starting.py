@@ -14,6 +14,7 @@ from spurproc.agent.attempts.lacking import Lacking, may_be_lack
 from spurproc.agent.attempts.step import launch_step, prepare, spec_for
 from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.attempts.tasks import Spawn
+from spurproc.agent.attempts.trace import Trace
 from spurproc.agent.jobs.job_spec import JobSpec
 from spurproc.agent.store.attempts import note_launch
 from spurproc.core.exit_info import ExitInfo
@@ -146,7 +147,7 @@ class Starting:
 
     async def _hold(self, attempt: Attempt, error: SpurprocError) -> None:
         """Its host has launched it before, and of that there is no other trace: whether something of it lives nobody can tell."""
-        body = partial(note_launch, attempt=attempt.id, descriptor=b"")
+        body = partial(note_launch, attempt=attempt.id, descriptor=Trace.of_this_boot().content)
         with suppress(SpurprocError):  # said again at the next start
             await self._around.database.write(body)
         attempt.held_because = str(error)

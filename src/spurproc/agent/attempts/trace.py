@@ -16,20 +16,28 @@ from spurproc.proto.runtime_id import BATCH_STEP
 
 __all__ = ["Trace"]
 
+_BOOT = b"boot "
+
 
 @dataclass(frozen=True, slots=True)
 class Trace:
     """How its tree can be found without its step folder: what a fence needs when that was removed.
 
-    `content` is the descriptor as it was read: each live step has one, and hardly any is ever looked at.
+    `content` is the descriptor as it was read: each live step has one, and hardly any is ever looked at. Where none could be
+    read, in which boot it was launched.
     """
 
     content: bytes = b""
 
+    @classmethod
+    def of_this_boot(cls) -> Trace:
+        """Of one of which nothing is known but that it was launched."""
+        return cls(_BOOT + read_boot_id().encode())
+
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is known."""
-        return not self.content
+        """Whether nothing is known by which it could be found."""
+        return not self.content or self.content.startswith(_BOOT)
 
     @property
     def cgroup(self) -> CgroupRecord | None:
@@ -66,6 +74,8 @@ class Trace:
 
         Without a cgroup nobody can tell, before the next boot: what its leader has started may outlive that and the supervisor.
         """
+        if self.content.startswith(_BOOT):
+            return self.content != Trace.of_this_boot().content
         descriptor = self._read()
         if descriptor is not None and descriptor.cgroup is None:
             return descriptor.supervisor.boot_id != read_boot_id()
@@ -85,6 +95,6 @@ class Trace:
 
     def _read(self) -> Descriptor | None:
         try:
-            return decode(self.content, Descriptor, DESCRIPTOR_NAME) if self.content else None
+            return None if self.is_empty else decode(self.content, Descriptor, DESCRIPTOR_NAME)
         except RecordInvalid:
             return None

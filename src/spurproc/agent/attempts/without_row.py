@@ -11,6 +11,7 @@ from spurproc.agent.attempts.draining import drain_for
 from spurproc.agent.attempts.recovered import allocation_of, launch_of, spec_from
 from spurproc.agent.attempts.step import traces_of
 from spurproc.agent.attempts.surroundings import Surroundings
+from spurproc.agent.attempts.trace import Trace
 from spurproc.agent.resources.allocation import Allocation
 from spurproc.agent.store.attempt_row import AttemptState, DamagedRow
 from spurproc.agent.store.attempts import accept, note_launch
@@ -33,7 +34,7 @@ async def of_step(around: Surroundings, attempt: AttemptId, step: Step) -> Attem
 
     def body(connection: sqlite3.Connection) -> None:
         accept(connection, attempt, spec, allocation, at=at)
-        note_launch(connection, attempt, descriptor)
+        note_launch(connection, attempt, descriptor or Trace.of_this_boot().content)
 
     await around.database.write(body)
     around.log.warning("found without a row", attempt=str(attempt), cpus=list(allocation.cpus))

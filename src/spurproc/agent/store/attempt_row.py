@@ -71,7 +71,7 @@ class AttemptRow:
     node_fault: str | None
     """What went wrong with the node, where that and not the job is to blame for its end."""
     launched: bytes | None
-    """The descriptor of its step, as it stood before that was told to start; empty: nobody could read it. None: it never was."""
+    """The descriptor of its step, as it stood before that was told to start, or what else is known. None: it never was."""
     allocation: Allocation | None
     """What it was given. Held until the release is discharged. None: nobody knew, and it was over when it got this row."""
     outcomes: Mapping[Obligation, str]
