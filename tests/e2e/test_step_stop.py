@@ -104,6 +104,19 @@ def test_a_harder_plan_takes_the_place_of_the_one_that_is_walked(steps: Steps, t
     assert step.wait(WAIT_S, completed=True).signal == signal.SIGKILL
 
 
+def test_of_two_plans_that_never_kill_the_one_that_is_over_earlier_is_walked(steps: Steps, told: Callable[[str], Told]) -> None:
+    say = told("say")
+    step = steps.launch(["sh", "-c", TREES["deaf"].format(say=say.path)], kill_plan=KillPlan(steps=((15, 600.0),)))
+    assert say.line() == "up"
+    step.terminate()
+    step.terminate(KillPlan(steps=((15, 900.0),)))
+    assert step.status().state is StepState.STOPPING
+    step.terminate(KillPlan(steps=((15, 0.05),)))
+    until(step, StepState.HELD)
+    step.terminate(KILL_AT_ONCE)
+    assert step.wait(WAIT_S, completed=True).signal == signal.SIGKILL
+
+
 def _ends_while_it_is_told_to(step: Step, plan: KillPlan | None) -> ExitInfo:
     """Told again and again, long before its plan of 0.3 s is over."""
     given_up_s = time.monotonic() + WAIT_S

@@ -160,7 +160,8 @@ class Step:
     def terminate(self, plan: KillPlan | None = None, *, timeout_s: float | None = None, begun_s_ago: float = 0.0) -> StepAct:
         """Have a kill plan walked, this one or the step's own: `wait(completed=True)` tells when nothing is left.
 
-        May be repeated: a walk that is under way goes on, and gives way only to a plan that comes to SIGKILL earlier.
+        May be repeated: a walk that is under way goes on, and gives way only to a plan that comes to SIGKILL earlier, or
+        to one that is over earlier where neither comes to it.
         Its supervisor walks it, and this returns at once. Where none answers it is walked from here: that blocks until the tree
         is proven empty, or the plan or `timeout_s` is over; `StepAct.termination` says which. `begun_s_ago`: somebody began that
         so long ago, and it goes on from there.

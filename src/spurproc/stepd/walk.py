@@ -31,6 +31,11 @@ def childless() -> bool:
     return False
 
 
+def _grace_s(step: tuple[int, float | None]) -> float:
+    """How long it is waited after that step of a plan."""
+    return _HELD_AFTER_S if step[1] is None else step[1]
+
+
 class PlanWalk:
     """One walk at a time. `on_empty` gets the proof, once; `on_stuck` the survivors' description when the plan is over.
 
@@ -54,18 +59,19 @@ class PlanWalk:
         self._killing = False
         self._watched = -1
         self._walking = False
-        self._kills_at_s: float | None = None
-        """Of the plan that is under way; None where none is, or it is over and something lives on."""
+        self._due_s: tuple[float, float] | None = None
+        """When the plan that is under way comes to its SIGKILL, and is over; None where none is, or something outlived it."""
 
     def begin(self, plan: KillPlan) -> None:
         """Walk `plan` from its first step; but one that is under way goes on, unless this one comes to its SIGKILL earlier.
 
-        So whoever asks again, however often, puts nothing off.
+        Of two that come to none it is the one that is over earlier. So whoever asks again, however often, puts nothing off.
         """
-        kills_at_s = time.monotonic() + plan.kills_after_s
-        if self._kills_at_s is not None and self._kills_at_s <= kills_at_s:
+        now_s = time.monotonic()
+        due_s = now_s + plan.kills_after_s, now_s + sum(map(_grace_s, plan.steps))
+        if self._due_s is not None and self._due_s <= due_s:
             return
-        self._kills_at_s = kills_at_s
+        self._due_s = due_s
         self._steps = list(plan.steps)
         self._killing = False
         self._walking = True
@@ -99,10 +105,10 @@ class PlanWalk:
         if not self._steps:
             self._stuck()
             return
-        signal, grace_s = self._steps.pop(0)
-        self._killing = signal == _signal.SIGKILL
-        self._send(signal)
-        self._loop.at("kill plan", _HELD_AFTER_S if grace_s is None else grace_s, self._step_over)
+        step = self._steps.pop(0)
+        self._killing = step[0] == _signal.SIGKILL
+        self._send(step[0])
+        self._loop.at("kill plan", _grace_s(step), self._step_over)
         if not self.look():
             self._loop.at("kill plan recheck", RECHECK_S, self._recheck)
 
@@ -138,7 +144,7 @@ class PlanWalk:
 
     def _stuck(self) -> None:
         """Told once; the looks go on, since what is stuck in the kernel may come out of it."""
-        self._kills_at_s = None
+        self._due_s = None
         tree = self._tree()
         self._on_stuck(() if tree is None else tuple(map(str, survivors(tree))))
 
@@ -156,7 +162,7 @@ class PlanWalk:
     def stop(self) -> None:
         """Walk no further. May be called twice."""
         self._walking = False
-        self._kills_at_s = None
+        self._due_s = None
         for name in ("kill plan", "kill plan rest", "kill plan recheck"):
             self._loop.cancel(name)
         if self._watched >= 0:
