@@ -46,6 +46,14 @@ def split(clean_up: Callable[[], None]) -> None:
     if os.getppid() != parent:  # it died before the line above could take effect
         os._exit(1)
     _State.reaper_pid = parent
+    _take_interrupts()
+
+
+def _take_interrupts() -> None:
+    """A shell lets what it starts in the background ignore both, and all that this starts would inherit that."""
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 def _prctl(option: int, argument: int) -> None:

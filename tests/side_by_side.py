@@ -101,8 +101,6 @@ class _First(_Taking):
     def _start(self) -> int:
         """A child of the reaper, not of this run: a test may wait for any child that it has. What is left, the reaper ends."""
         command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *self._config.invocation_params.args]
-        # A shell lets what it starts in the background ignore the first two of these, and that is inherited.
-        command = ["env", "--default-signal=INT,QUIT", *command]
         detached = ["sh", "-c", '"$@" >"$0" 2>&1 </dev/null & echo $!', str(self._folder / "output"), *command]
         env = {name: value for name, value in os.environ.items() if name not in _OF_ONE_RUN} | {VARIABLE: str(self._folder)}
         said = subprocess.run(detached, env=env, cwd=self._config.invocation_params.dir, capture_output=True, check=True)

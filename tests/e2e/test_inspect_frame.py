@@ -155,10 +155,13 @@ def test_an_interrupt_while_waiting(command: list[str]) -> None:
     """130, and nothing but that; the interrupt comes once the program sleeps in poll."""
     with subprocess.Popen(["sleep", "1000"]) as sleeper:
         waiting = subprocess.Popen([PROGRAM, *command, str(sleeper.pid)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        await_waiting(waiting.pid)
-        waiting.send_signal(signal.SIGINT)
-        out, err = waiting.communicate(timeout=TIMEOUT_S)
-        sleeper.kill()
+        try:
+            await_waiting(waiting.pid)
+            waiting.send_signal(signal.SIGINT)
+            out, err = waiting.communicate(timeout=TIMEOUT_S)
+        finally:
+            waiting.kill()
+            sleeper.kill()
     assert (waiting.returncode, out, err) == (130, b"", b"")
 
 
