@@ -7,7 +7,7 @@ from threading import Event
 
 import pytest
 
-from spurproc.agent.attempts.surroundings import Blocking
+from spurproc.agent.attempts.blocking import Blocking
 from spurproc.errors import SystemCallError
 from tests.relatives import in_fork
 from tests.thread_limit import no_thread_begins

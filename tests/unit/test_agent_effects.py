@@ -10,11 +10,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from spurproc.agent.attempts.attempt import Attempt
+from spurproc.agent.attempts.blocking import Blocking
 from spurproc.agent.attempts.effect import Effect
 from spurproc.agent.attempts.effects import EffectRunner
 from spurproc.agent.attempts.event import AttemptEvent
 from spurproc.agent.attempts.reporting import offer
-from spurproc.agent.attempts.surroundings import Blocking, Surroundings
+from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.controller.link import Acknowledged, AttemptReport
 from spurproc.agent.inventory.reading import Inventory
 from spurproc.agent.log import open_log

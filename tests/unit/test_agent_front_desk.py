@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 
 from spurproc.agent.attempts.attempt import Attempt
+from spurproc.agent.attempts.blocking import Blocking
 from spurproc.agent.attempts.event import AttemptEvent
-from spurproc.agent.attempts.surroundings import Blocking
 from spurproc.agent.daemon.front_desk import FrontDesk
 from spurproc.agent.log import open_log
 from spurproc.agent.store.attempt_row import AttemptState

@@ -7,7 +7,7 @@ import errno
 
 import pytest
 
-from spurproc.agent.inventory.lone_thread import LoneThread
+from spurproc.agent.lone_thread import LoneThread
 from spurproc.errors import SystemCallError
 from tests.relatives import in_fork
 from tests.thread_limit import no_thread_begins

@@ -11,9 +11,9 @@ import msgspec
 from spurproc.agent.attempts.attempt import Attempt
 from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.controller.registration import BackOff
-from spurproc.agent.inventory.lone_thread import LoneThread
 from spurproc.agent.inventory.occupancy import Use, device_files, uses_of
 from spurproc.agent.inventory.reading import Gpu
+from spurproc.agent.lone_thread import LoneThread
 from spurproc.agent.store.node_values import NodeValue, read_value, write_value
 from spurproc.errors import OwnershipLost, RecordInvalid, SpurprocError
 from spurproc.proto.attempt_id import AttemptId

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from spurproc.agent.attempts.blocking import Blocking
 from spurproc.agent.attempts.dispatch import Attempts
 from spurproc.agent.attempts.effects import Failpoint
 from spurproc.agent.attempts.reconcile import reconcile
-from spurproc.agent.attempts.surroundings import Blocking, Surroundings
+from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.configuration.configuration import Configuration
 from spurproc.agent.controller.link import ControllerLink
 from spurproc.agent.controller.local.controller import LocalController

@@ -10,10 +10,10 @@ import msgspec
 
 from spurproc.agent.configuration.configuration import Configuration
 from spurproc.agent.configuration.list_kinds import CpuList
-from spurproc.agent.inventory.lone_thread import LoneThread
 from spurproc.agent.inventory.reading import Failed, Gpu, Inventory, Reading
 from spurproc.agent.inventory.scan import Sources, scan
 from spurproc.agent.jobs.environment import why_hidden
+from spurproc.agent.lone_thread import LoneThread
 from spurproc.agent.store.database import Database
 from spurproc.agent.store.node_values import NodeValue, read_value
 from spurproc.errors import RecordInvalid, SystemCallError
