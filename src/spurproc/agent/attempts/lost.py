@@ -9,16 +9,16 @@ from spurproc.agent.attempts.attempt import Attempt
 from spurproc.agent.attempts.fencing import clear_cgroup, fence_lost
 from spurproc.agent.attempts.step import spec_for
 from spurproc.agent.attempts.surroundings import Surroundings
-from spurproc.core.tree.termination import KILL_ALL, KillPlan
+from spurproc.core.tree.termination import KillPlan
 from spurproc.errors import SpurprocError
 from spurproc.proto.attempt_id import AttemptId
 
 __all__ = ["Lost"]
 
-_WALKED_WITHIN_S = 60.0
-"""A thread is not given away for ever."""
-_AGAIN_WITHIN_S = 5.0
-"""Whoever has outlived its kill plan is killed once more each time it is looked at."""
+_KILLED_WITHIN_S = 5.0
+"""Whoever outlives its SIGKILL for so long is named, and killed once more each time it is looked at: no thread waits for it."""
+_GRACE_MOST_S = 3600.0
+"""What a user may ask for."""
 
 
 class Lost:
@@ -26,13 +26,13 @@ class Lost:
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
-        self._to_end: set[AttemptId] = set()
-        self._walked: set[AttemptId] = set()
+        self._to_end: dict[AttemptId, float] = {}
+        """Since when, by the clock of the loop."""
         self._news: dict[AttemptId, asyncio.Event] = {}
 
-    def end(self, attempt: Attempt) -> None:
-        """It is to end, which is durable by now."""
-        self._to_end.add(attempt.id)
+    def end(self, attempt: Attempt, *, begun_s_ago: float) -> None:
+        """It is to end, which is durable by now, and has been so for so long: its plan is not begun anew."""
+        self._to_end.setdefault(attempt.id, asyncio.get_running_loop().time() - begun_s_ago)
         self._news.setdefault(attempt.id, asyncio.Event()).set()
 
     def is_to_end(self, attempt: Attempt) -> bool:
@@ -49,8 +49,7 @@ class Lost:
 
     def forget(self, attempt: Attempt) -> None:
         """It is over."""
-        self._to_end.discard(attempt.id)
-        self._walked.discard(attempt.id)
+        self._to_end.pop(attempt.id, None)
         self._news.pop(attempt.id, None)
 
     async def remains(self, attempt: Attempt) -> str:
@@ -66,12 +65,11 @@ class Lost:
 
     async def _fence(self, attempt: Attempt) -> str:
         """Empty where nothing of it is left."""
-        again = attempt.id in self._walked
-        plan = KILL_ALL if again else await self._kill_plan(attempt)
+        since_s = self._to_end[attempt.id]
+        plan = (await self._kill_plan(attempt)).after(asyncio.get_running_loop().time() - since_s)
         self._around.ownership.require()
-        timeout_s = _AGAIN_WITHIN_S if again else _WALKED_WITHIN_S
+        timeout_s = min(plan.kills_after_s, _GRACE_MOST_S) + _KILLED_WITHIN_S
         fenced = await self._around.blocking.walk(fence_lost, attempt, plan, timeout_s=timeout_s)
-        self._walked.add(attempt.id)
         self._around.log.warning("fenced", attempt=str(attempt.id), proof=fenced.words, gone=fenced.proven)
         return "" if fenced.proven else fenced.words
 

@@ -195,7 +195,7 @@ class Watcher:
             terminate = self._step(attempt).terminate
             await self._around.blocking.walk(terminate, timeout_s=_WALKED_WITHIN_S, begun_s_ago=ago_s)
         except AlreadyGone:
-            self._lost.end(attempt)  # whoever watches it has found the same, or does so now
+            self._lost.end(attempt, begun_s_ago=ago_s)  # whoever watches it has found the same, or does so now
         finally:
             self._walking.discard(attempt.id)
 
