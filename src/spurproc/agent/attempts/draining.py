@@ -58,7 +58,7 @@ def drain_for(around: Surroundings, attempt: AttemptId, why: str, *, step: Runti
     """
     words = f"nobody knows what attempt {attempt} holds: {why}"
     cause = attempt_cause(attempt) if step is None else step_cause(step)
-    around.drains = (*around.drains, Drain(kind=DrainKind.SYSTEM, cause=cause, why=words, since=around.clock()))
+    note(around, Drain(kind=DrainKind.SYSTEM, cause=cause, why=words, since=around.clock()))
 
 
 def attempt_cause(attempt: AttemptId) -> str:
