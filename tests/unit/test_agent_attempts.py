@@ -16,16 +16,13 @@ from spurproc.agent.attempts.dispatch import Attempts, OutdatedOrder
 from spurproc.agent.attempts.effect import Effect
 from spurproc.agent.attempts.event import AttemptEvent
 from spurproc.agent.attempts.step import cut_short
-from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.controller.link import Dispatch, Unreachable
 from spurproc.agent.daemon import ending
-from spurproc.agent.inventory.reading import Inventory
 from spurproc.agent.log import open_log
 from spurproc.agent.node.exit_codes import ExitCode
 from spurproc.agent.node.quarantine import QuarantinedTree
 from spurproc.agent.resources.allocation import Allocation
 from spurproc.agent.resources.request import ResourceRequest
-from spurproc.agent.resources.table import ResourceTable
 from spurproc.agent.store.attempt_row import AttemptState
 from spurproc.agent.store.drains import Drain, DrainKind
 from spurproc.core.exit_info import ExitInfo
@@ -33,29 +30,16 @@ from spurproc.core.process.identity import ProcessIdentity
 from spurproc.errors import SystemCallError
 from spurproc.proto.attempt_id import AttemptId
 from spurproc.proto.runtime_id import BATCH_STEP
+from tests.agent_around import surroundings
 from tests.agent_values import job_spec
 
 _NONE = cast("Any", None)
 _DRAIN = Drain(kind=DrainKind.SYSTEM, cause="inventory", why="a GPU vanished", since=1.0)
 
 
-def _around() -> Surroundings:
-    return Surroundings(
-        configuration=_NONE,
-        state_dir=_NONE,
-        ownership=_NONE,
-        database=_NONE,
-        mark=_NONE,
-        resources=ResourceTable(Inventory(cpus=(0, 1), memory_bytes=1)),
-        link=_NONE,
-        blocking=_NONE,
-        log=_NONE,
-    )
-
-
 def test_nothing_fits_a_node_that_drains_or_ends() -> None:
     """Whether or not the controller was told yet."""
-    around = _around()
+    around = surroundings()
     attempts = Attempts(around)
     assert attempts.fits(ResourceRequest(cpus=2))
     assert not attempts.fits(ResourceRequest(cpus=3))
@@ -76,7 +60,7 @@ def test_a_quarantine_that_cannot_be_written_down_is_told_by_the_exit_code(monke
     tree = QuarantinedTree(name="1.1.batch", reason="it lives", identity_texts=(ProcessIdentity.of(os.getpid()).to_text(),))
     monkeypatch.setattr(ending, "unnamed", lambda *_: [tree])
     monkeypatch.setattr(ending, "write_quarantine", full)
-    around = _around()
+    around = surroundings()
     around.log = open_log("error", "text")
     around.state_dir = cast("Any", SimpleNamespace(steps=_NONE))
     around.ownership = cast("Any", SimpleNamespace(require=lambda: None))
@@ -85,7 +69,7 @@ def test_a_quarantine_that_cannot_be_written_down_is_told_by_the_exit_code(monke
 
 
 def test_a_node_without_attempts_owes_nothing() -> None:
-    attempts = Attempts(_around())
+    attempts = Attempts(surroundings())
     assert attempts.owes_nothing
     assert attempts.running == ()
     assert len(attempts) == 0
@@ -94,7 +78,7 @@ def test_a_node_without_attempts_owes_nothing() -> None:
 def test_a_dispatch_that_is_said_again_claims_nothing(tmp_path: Path) -> None:
     """Of one that is known, with its resources given back by now; and of one of which nothing but its step folder stands."""
     known, of_folder = AttemptId(1, 1), AttemptId(2, 1)
-    around = _around()
+    around = surroundings()
     around.state_dir = cast("Any", SimpleNamespace(steps=SimpleNamespace(path=str(tmp_path))))
     (tmp_path / "runtime" / str(of_folder.step(BATCH_STEP))).mkdir(parents=True)
     attempts = Attempts(around)
@@ -107,7 +91,7 @@ def test_a_dispatch_that_is_said_again_claims_nothing(tmp_path: Path) -> None:
 
 def test_an_attempt_in_whose_place_a_later_one_is_here_is_not_taken_on(tmp_path: Path) -> None:
     """As by a message that comes late. It would run beside it."""
-    around = _around()
+    around = surroundings()
     around.state_dir = cast("Any", SimpleNamespace(steps=SimpleNamespace(path=str(tmp_path))))
     attempts = Attempts(around)
     attempts.add(Attempt(id=AttemptId(1, 2), allocation=Allocation(cpus=(0,)), accepted_at=0.0, uid=0))
@@ -118,7 +102,7 @@ def test_an_attempt_in_whose_place_a_later_one_is_here_is_not_taken_on(tmp_path:
 
 def test_a_later_attempt_begins_once_one_that_may_live_has_cleared_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where nobody knows what that one was given, so that it has no claim."""
-    around = _around()
+    around = surroundings()
     around.log = open_log("error", "text")
     attempts = Attempts(around)
     posted: list[tuple[AttemptId, AttemptEvent]] = []

@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any, cast
 
-from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.daemon.inventory_turns import InventoryTurns
 from spurproc.agent.inventory.outcome import ConfirmedBusy
 from spurproc.agent.inventory.reading import Inventory
-from spurproc.agent.log import open_log
 from spurproc.agent.resources.request import ResourceRequest
-from spurproc.agent.resources.table import ResourceTable
 from spurproc.errors import SystemCallError
 from spurproc.proto.attempt_id import AttemptId
+from tests.agent_around import surroundings
 
 _NONE = cast("Any", None)
 
@@ -52,25 +49,10 @@ class Reader:
         return self.found
 
 
-def surroundings(disk: Disk) -> Surroundings:
-    """Of a node with two CPUs."""
-    return Surroundings(
-        configuration=_NONE,
-        state_dir=_NONE,
-        ownership=cast("Any", SimpleNamespace(require=lambda: None)),
-        database=cast("Any", disk),
-        mark=_NONE,
-        resources=ResourceTable(Inventory(cpus=(0, 1), memory_bytes=1)),
-        link=_NONE,
-        blocking=_NONE,
-        log=open_log("error", "text"),
-    )
-
-
 def test_a_full_disk_ends_nobody_and_what_was_found_is_written_down_later() -> None:
     async def scene() -> None:
         disk, told = Disk(), list[bool]()
-        around = surroundings(disk)
+        around = surroundings(database=disk)
         reader = Reader(Inventory(cpus=(0,), memory_bytes=1))
         turns = InventoryTurns(around, cast("Any", reader), lambda: told.append(True))
         await turns.begin()
@@ -98,7 +80,7 @@ def test_a_job_that_begins_while_something_is_written_down_is_seen() -> None:
 
     async def scene() -> None:
         disk = Disk()
-        around = surroundings(disk)
+        around = surroundings(database=disk)
         reader = Reader(Inventory(cpus=(0,), memory_bytes=1))
         turns = InventoryTurns(around, cast("Any", reader), lambda: None)
         await turns.begin()

@@ -11,29 +11,12 @@ import pytest
 from spurproc.agent.attempts import lacking
 from spurproc.agent.attempts.attempt import Attempt
 from spurproc.agent.attempts.lacking import Lacking
-from spurproc.agent.attempts.surroundings import Surroundings
-from spurproc.agent.inventory.reading import Inventory
-from spurproc.agent.log import open_log
 from spurproc.agent.resources.allocation import Allocation
-from spurproc.agent.resources.table import ResourceTable
 from spurproc.errors import InvalidArgument, SpawnError, SpurprocError, SystemCallError, Unsupported, WaitTimeout, from_errno
 from spurproc.proto.attempt_id import AttemptId
+from tests.agent_around import surroundings
 
 _NONE = cast("Any", None)
-
-
-def _around() -> Surroundings:
-    return Surroundings(
-        configuration=_NONE,
-        state_dir=_NONE,
-        ownership=_NONE,
-        database=_NONE,
-        mark=_NONE,
-        resources=ResourceTable(Inventory(cpus=(0, 1), memory_bytes=1)),
-        link=_NONE,
-        blocking=_NONE,
-        log=open_log("error", "text"),
-    )
 
 
 def _attempt(job_id: int) -> Attempt:
@@ -71,7 +54,7 @@ def test_what_is_waited_for(
     monkeypatch.setattr(lacking, "_FIRST_S", 0.0)
 
     def waited_for(error: SpurprocError) -> bool:
-        around = _around()
+        around = surroundings()
         answer = asyncio.run(Lacking(around).passes(_attempt(1), error))
         assert bool(around.drains) is answer
         return answer
@@ -83,7 +66,7 @@ def test_what_is_waited_for(
 
 def test_the_node_drains_until_something_is_started_or_nobody_waits() -> None:
     """One that is started lets all others try at once; one that ends leaves the drain to those that wait."""
-    around = _around()
+    around = surroundings()
     full = from_errno(errno.ENOSPC, "make", "a folder")
 
     async def scene() -> None:

@@ -13,18 +13,19 @@ import pytest
 
 from spurproc.agent.attempts import hooks, tasks, watching
 from spurproc.agent.attempts.attempt import Attempt
+from spurproc.agent.attempts.blocking import Blocking
 from spurproc.agent.attempts.event import AttemptEvent
 from spurproc.agent.attempts.step import Traces
-from spurproc.agent.attempts.surroundings import Blocking, Surroundings
+from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.attempts.tasks import Tasks
 from spurproc.agent.attempts.trace import Trace
 from spurproc.agent.attempts.watching import Watcher
-from spurproc.agent.log import open_log
 from spurproc.agent.store.attempt_row import AttemptState
 from spurproc.core.exit_info import ExitInfo
 from spurproc.errors import SpurprocError, SystemCallError
 from spurproc.proto.attempt_id import AttemptId
 from spurproc.proto.step_state import StepState
+from tests.agent_around import surroundings
 from tests.agent_values import exited
 
 _NONE = cast("Any", None)
@@ -45,18 +46,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _around() -> Surroundings:
-    ownership = cast("Any", SimpleNamespace(require=lambda: None))
-    return Surroundings(
-        configuration=_NONE,
-        state_dir=_NONE,
-        ownership=ownership,
-        database=_NONE,
-        mark=_NONE,
-        resources=_NONE,
-        link=_NONE,
-        blocking=Blocking(1),
-        log=open_log("error", "text"),
-    )
+    return surroundings(blocking=Blocking(1))
 
 
 def _attempt(step: object = None, state: AttemptState = AttemptState.RUNNING) -> Attempt:

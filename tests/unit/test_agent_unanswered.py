@@ -11,13 +11,13 @@ import pytest
 
 from spurproc.agent.attempts import unanswered
 from spurproc.agent.attempts.attempt import Attempt
-from spurproc.agent.attempts.surroundings import Blocking, Surroundings
+from spurproc.agent.attempts.blocking import Blocking
 from spurproc.agent.attempts.unanswered import Seen, Unanswered
-from spurproc.agent.log import open_log
 from spurproc.agent.store.attempt_row import CancelIntent
 from spurproc.core.observation import Liveness
 from spurproc.errors import Busy
 from spurproc.proto.attempt_id import AttemptId
+from tests.agent_around import surroundings
 
 _ALIVE, _GONE, _UNKNOWN = Liveness.ALIVE, Liveness.GONE, Liveness.UNKNOWN
 _NONE = cast("Any", None)
@@ -46,17 +46,7 @@ class _Scene:
     """The looks at one attempt, one after the other."""
 
     def __init__(self, *, cancelled: bool = False, answers: bool = False) -> None:
-        self.around = Surroundings(
-            configuration=_NONE,
-            state_dir=_NONE,
-            ownership=cast("Any", SimpleNamespace(require=lambda: None)),
-            database=_NONE,
-            mark=_NONE,
-            resources=_NONE,
-            link=_NONE,
-            blocking=Blocking(1),
-            log=open_log("error", "text"),
-        )
+        self.around = surroundings(blocking=Blocking(1))
         self.attempt = Attempt(id=AttemptId(1, 1), allocation=None, accepted_at=1.0, uid=0)
         self.attempt.cancel = CancelIntent(uid=0, why="by the test", at=1.0) if cancelled else None
         self.step = _Step(answers=answers)
