@@ -17,6 +17,7 @@ from spurproc.agent.resources.request import ResourceRequest
 from tests.agent_crash.places import OF_A_LAUNCH
 from tests.agent_crash.stage import FIRST_GPU, SECOND_GPU, Stage
 from tests.agents import step_of
+from tests.fifo import Gate
 from tests.steps import WAIT_S
 
 NEVER_RAN = "not started: ended before exec at stage NONE"
@@ -35,6 +36,19 @@ class Scene:
     alone: bool = False
 
 
+def _running(stage: Stage, code: int, while_queued: Callable[[], object] | None = None) -> tuple[int, Gate]:
+    """A job that runs until its gate is opened, and exits with that code then; and what is done while it is in the queue."""
+    gate = stage.gate()
+    if while_queued is not None:
+        stage.ask("drain")
+    job = stage.submit(f"read x <{gate.path}; exit {code}")
+    if while_queued is not None:
+        while_queued()
+        stage.ask("undrain")
+    stage.ask(f"until {job}.1 running")
+    return job, gate
+
+
 def _ends(stage: Stage) -> None:
     """A job that runs and ends, with a script and a scratch folder, prolog and epilog."""
     job = stage.submit("exit 7")
@@ -43,9 +57,7 @@ def _ends(stage: Stage) -> None:
 
 def _waits(stage: Stage) -> None:
     """An agent dies while a job runs."""
-    gate = stage.gate()
-    job = stage.submit(f"read x <{gate.path}; exit 4")
-    stage.ask(f"until {job}.1 running")
+    job, gate = _running(stage, 4)
     stage.restart()
     gate.open()
     stage.await_(job, "exited 4")
@@ -53,9 +65,7 @@ def _waits(stage: Stage) -> None:
 
 def _ends_meanwhile(stage: Stage) -> None:
     """It ends while no agent is there, and the next one finds that."""
-    gate = stage.gate()
-    job = stage.submit(f"read x <{gate.path}; exit 5")
-    stage.ask(f"until {job}.1 running")
+    job, gate = _running(stage, 5)
 
     def end() -> None:
         gate.open()
@@ -86,9 +96,7 @@ def _cancelled_in_the_queue(stage: Stage) -> None:
 
 def _suspended(stage: Stage) -> None:
     """It stands still, and then goes on."""
-    gate = stage.gate()
-    job = stage.submit(f"read x <{gate.path}; exit 6")
-    stage.ask(f"until {job}.1 running")
+    job, gate = _running(stage, 6)
     stage.agent.until_executed(job)
     stage.ask(f"suspend {job}.1")
     stage.ask(f"until {job}.1 suspended")
@@ -105,7 +113,7 @@ def _requeued(stage: Stage) -> None:
     stage.ask(f"until {job}.1 running")
     told.line()
     _ask_once(stage, f"requeue {job}", job)
-    stage.ask(f"until {job}.2 running")
+    stage.ask(f"until {job}.1 none")
     gate.open()
     stage.await_(job, "killed by SIGTERM", "exited 8", runs=(1, 1))
 
@@ -152,9 +160,7 @@ def _refused(stage: Stage) -> None:
 
 def _held(stage: Stage) -> None:
     """Its records cannot be read for a while: it is held, and nothing becomes of it meanwhile."""
-    gate = stage.gate()
-    job = stage.submit(f"read x <{gate.path}; exit 3")
-    stage.ask(f"until {job}.1 running")
+    job, gate = _running(stage, 3)
     record = stage.agent.path / "steps" / "runtime" / str(step_of(job)) / "launch.json"
     content = record.read_bytes()
     stage.restart(lambda: record.write_bytes(b"{"))
@@ -167,12 +173,8 @@ def _held(stage: Stage) -> None:
 
 def _found_without_a_row(stage: Stage) -> None:
     """Both databases are restored, and are of a time when it was in the queue."""
-    gate, backup = stage.gate(), stage.path / "backup"
-    stage.ask("drain")
-    job = stage.submit(f"read x <{gate.path}; exit 4")
-    stage.copy_databases(backup)
-    stage.ask("undrain")
-    stage.ask(f"until {job}.1 running")
+    backup = stage.path / "backup"
+    job, gate = _running(stage, 4, lambda: stage.copy_databases(backup))
     stage.restart(lambda: stage.restore_databases(backup))
     stage.ask("undrain")
     gate.open()
@@ -181,12 +183,8 @@ def _found_without_a_row(stage: Stage) -> None:
 
 def _held_without_a_row(stage: Stage) -> None:
     """As before, and its own records cannot be read either when the agent starts."""
-    gate, backup = stage.gate(), stage.path / "backup"
-    stage.ask("drain")
-    job = stage.submit(f"read x <{gate.path}; exit 5")
-    stage.copy_databases(backup)
-    stage.ask("undrain")
-    stage.ask(f"until {job}.1 running")
+    backup = stage.path / "backup"
+    job, gate = _running(stage, 5, lambda: stage.copy_databases(backup))
     record = stage.agent.path / "steps" / "runtime" / str(step_of(job)) / "launch.json"
     good = record.with_name("good")
     good.write_bytes(record.read_bytes())
@@ -223,9 +221,7 @@ def _lost(stage: Stage) -> None:
 
 def _queue_lost(stage: Stage) -> None:
     """The queue is begun anew while a job runs: it knows it again, and how it ends."""
-    gate = stage.gate()
-    job = stage.submit(f"read x <{gate.path}; exit 5")
-    stage.ask(f"until {job}.1 running")
+    job, gate = _running(stage, 5)
 
     def lose() -> None:
         for file in stage.agent.path.glob("controller.db*"):
