@@ -17,7 +17,8 @@ from typing import Any
 
 import msgspec
 
-from spurproc.agent.attempts import hooks, reporting, step, unanswered
+from spurproc.agent import boot_clock
+from spurproc.agent.attempts import reporting, step, unanswered
 from spurproc.agent.attempts.effects import Failpoint
 from spurproc.agent.configuration.loading import load_configuration
 from spurproc.agent.controller.link import Acknowledged, AttemptReport, ControllerLink, RefusedForGood, Unreachable
@@ -258,8 +259,8 @@ def main() -> int:
     if HUNG_VARIABLE in os.environ:
         unanswered._ENDED_AFTER_S = unanswered._HELLO_WITHIN_S = connection._HELLO_WITHIN_S = float(os.environ[HUNG_VARIABLE])
     if AHEAD_VARIABLE in os.environ:
-        true, ahead_s = hooks._boottime_s, float(os.environ[AHEAD_VARIABLE])
-        hooks._boottime_s = lambda: true() + ahead_s
+        true, ahead_s = boot_clock.boot_s, float(os.environ[AHEAD_VARIABLE])
+        boot_clock.boot_s = lambda: true() + ahead_s
     words = sys.argv[1:]
     flags = {flag[2:].replace("-", "_"): value for flag, value in zip(words[::2], words[1::2], strict=True)}
     return serve(

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from spurproc.agent import boot_clock
 from spurproc.agent.attempts import hooks, tasks, watching
 from spurproc.agent.attempts.attempt import Attempt
 from spurproc.agent.attempts.blocking import Blocking
@@ -20,7 +21,7 @@ from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.attempts.tasks import Tasks
 from spurproc.agent.attempts.trace import Trace
 from spurproc.agent.attempts.watching import Watcher
-from spurproc.agent.store.attempt_row import AttemptState
+from spurproc.agent.store.attempt_row import AttemptState, CancelIntent
 from spurproc.core.exit_info import ExitInfo
 from spurproc.errors import SpurprocError, SystemCallError
 from spurproc.proto.attempt_id import AttemptId
@@ -118,6 +119,7 @@ class Step:
         self.state = state
         self.over = asyncio.Event()
         self.terminated = 0
+        self.begun_s_ago = 0.0
 
     def _refused(self, act: str) -> None:
         self.left[act] -= 1
@@ -126,8 +128,9 @@ class Step:
 
     def terminate(self, *, timeout_s: float, begun_s_ago: float) -> None:
         """See `client.step.Step`."""
-        del timeout_s, begun_s_ago
+        del timeout_s
         self._refused("terminate")
+        self.begun_s_ago = begun_s_ago
         self.terminated += 1
 
     def status(self) -> SimpleNamespace:
@@ -161,6 +164,29 @@ def test_one_that_cannot_be_told_to_end_is_told_again() -> None:
         attempt = _attempt(step)
         await _watcher(around, []).terminate(attempt)
         await _until(lambda: step.terminated and not around.problems)
+        attempt.end = exited(1)
+        await around.blocking.close()
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize(
+    ("ahead_s", "begun_s_ago"), [(30.0, 30.0), (-30.0, 0.0), (None, 0.0)], ids=["earlier", "another boot", "not said"]
+)
+def test_a_step_of_the_wall_clock_takes_nothing_from_a_plan_that_an_agent_before_us_began(
+    monkeypatch: pytest.MonkeyPatch, ahead_s: float | None, begun_s_ago: float
+) -> None:
+    """What counts is the clock that nobody sets."""
+    monkeypatch.setattr(boot_clock, "boot_s", lambda: 1000.0)
+
+    async def scene() -> None:
+        around, step = surroundings(blocking=Blocking(1), clock=lambda: 86_400.0), Step()
+        attempt = _attempt(step)
+        attempt.was_to_end = True
+        attempt.cancel = CancelIntent(uid=0, why="no need", at=1.0, at_boot_s=None if ahead_s is None else 1000.0 - ahead_s)
+        await _watcher(around, []).terminate(attempt)
+        await _until(lambda: step.terminated)
+        assert step.begun_s_ago == begun_s_ago
         attempt.end = exited(1)
         await around.blocking.close()
 

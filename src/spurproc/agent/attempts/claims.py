@@ -9,15 +9,9 @@ from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.attempts.table import LIVE
 from spurproc.agent.resources.allocation import Allocation
 from spurproc.agent.resources.refusal import Conflict
-from spurproc.agent.store.attempt_row import CancelIntent
 from spurproc.proto.attempt_id import AttemptId
 
-__all__ = ["by_agent", "displace", "restore"]
-
-
-def by_agent(around: Surroundings, why: str) -> CancelIntent:
-    """What the agent itself wants to end."""
-    return CancelIntent(uid=None, why=why, at=around.clock())
+__all__ = ["displace", "restore"]
 
 
 def restore(around: Surroundings, taken: Iterable[Attempt]) -> None:
@@ -38,7 +32,7 @@ def _restore_one(around: Surroundings, attempt: Attempt, allocation: Allocation)
         shared = around.resources.restore_beside(attempt.id, allocation)
         if shared and attempt.state in LIVE:
             attempt.node_fault = str(conflict)
-            attempt.cancel = attempt.cancel or by_agent(around, str(conflict))
+            attempt.cancel = attempt.cancel or around.intent(str(conflict))
 
 
 def displace(around: Surroundings, taken: Iterable[Attempt]) -> None:
@@ -52,4 +46,4 @@ def displace(around: Surroundings, taken: Iterable[Attempt]) -> None:
             attempt.displaced_by = later
             if attempt.state in LIVE and attempt.cancel is None:
                 around.log.warning("displaced", attempt=str(attempt.id), by=str(later))
-                attempt.cancel = by_agent(around, f"attempt {later} has taken its place")
+                attempt.cancel = around.intent(f"attempt {later} has taken its place")

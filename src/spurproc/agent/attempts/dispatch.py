@@ -168,7 +168,7 @@ class Attempts:
         earlier.displaced_by = later
         if earlier.state in LIVE:
             self._around.log.warning("displaced", attempt=str(earlier.id), by=str(later))
-            self.cancel(earlier, CancelIntent(uid=None, why=f"attempt {later} has taken its place", at=self._around.clock()))
+            self.cancel(earlier, self._around.intent(f"attempt {later} has taken its place"))
 
     def freed(self) -> None:
         """Resources were given back: who waited for an earlier attempt may begin."""

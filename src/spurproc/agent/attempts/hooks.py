@@ -9,11 +9,11 @@ from __future__ import annotations
 import enum
 import errno
 import os
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+from spurproc.agent import boot_clock
 from spurproc.agent.attempts.lacking import is_lack
 from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.jobs.job_spec import JobSpec
@@ -179,11 +179,7 @@ def _left_s(plan: HookPlan, run: RecordedRun) -> float:
     first = run.leader or run.recorder
     if first is None or first.time_namespace != Vantage.read().time_namespace:
         return plan.timeout_s
-    return min(max(0.0, plan.timeout_s - (_boottime_s() - first.start_ticks / _TICKS_A_SECOND)), plan.timeout_s)
-
-
-def _boottime_s() -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return min(max(0.0, plan.timeout_s - (boot_clock.boot_s() - first.start_ticks / _TICKS_A_SECOND)), plan.timeout_s)
 
 
 def _failure(end: ExitInfo) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from spurproc.agent.attempts.attempt import Attempt
-from spurproc.agent.attempts.claims import by_agent, displace, restore
+from spurproc.agent.attempts.claims import displace, restore
 from spurproc.agent.attempts.dispatch import Attempts
 from spurproc.agent.attempts.draining import drain_for
 from spurproc.agent.attempts.hooks import HookName, hook_begun
@@ -167,7 +167,7 @@ async def _not_launched(around: Surroundings, attempt: Attempt) -> None:
     elif attempt.spec.reservation:
         attempt.is_reservation, attempt.has_claim, attempt.state = True, False, AttemptState.ACCEPTED
         attempt.end = ExitInfo.not_started(SpawnStage.NONE.name, 0, reason="a reservation ends with the agent that gave it")
-        attempt.cancel = attempt.cancel or by_agent(around, "the agent was started anew")
+        attempt.cancel = attempt.cancel or around.intent("the agent was started anew")
     else:
         attempt.begun = hook_begun(around, attempt.id, HookName.PROLOG)
         attempt.state = AttemptState.PROLOG if attempt.begun else AttemptState.ACCEPTED

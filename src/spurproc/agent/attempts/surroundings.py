@@ -9,12 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from spurproc.agent import boot_clock
 from spurproc.agent.attempts.blocking import Blocking
 from spurproc.agent.configuration.configuration import Configuration
 from spurproc.agent.controller.link import ControllerLink
 from spurproc.agent.node.ownership import Ownership
 from spurproc.agent.node.state_dir import StateDir
 from spurproc.agent.resources.table import ResourceTable
+from spurproc.agent.store.attempt_row import CancelIntent
 from spurproc.agent.store.database import Database
 from spurproc.agent.store.drains import Drain
 from spurproc.agent.store.mark import MarkFile
@@ -64,6 +66,10 @@ class Surroundings:
     """Of how many attempts the store says that their report was taken."""
     ending: bool = False
     """The agent is on its way out."""
+
+    def intent(self, why: str, *, uid: int | None = None) -> CancelIntent:
+        """That something is to end, from now on. Without `uid` it is the agent itself who wants that."""
+        return CancelIntent(uid=uid, why=why, at=self.clock(), at_boot_s=boot_clock.boot_s())
 
     @property
     def halted(self) -> bool:

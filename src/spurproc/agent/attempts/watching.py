@@ -7,6 +7,7 @@ import errno
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
+from spurproc.agent import boot_clock
 from spurproc.agent.attempts.attempt import Attempt
 from spurproc.agent.attempts.event import AttemptEvent
 from spurproc.agent.attempts.lost import Lost
@@ -55,7 +56,7 @@ class Watcher:
         self._unanswered = Unanswered(around)
         self._turn = asyncio.Lock()
         self._ending: dict[AttemptId, float] = {}
-        """Those that were told to end, and are looked at since; and when that began, by the clock of the loop."""
+        """Those that were told to end, and are looked at since; and when that began, by `boot_clock`."""
         self._walking: set[AttemptId] = set()
         """Those of which a thread is told to have the plan walked."""
 
@@ -201,11 +202,9 @@ class Watcher:
 
     def _begun_s_ago(self, attempt: Attempt) -> float:
         """How much of its plan is over: neither a restart nor another word begins it anew."""
-        now_s = asyncio.get_running_loop().time()
+        now_s = boot_clock.boot_s()
         if attempt.id not in self._ending:
-            intent = attempt.cancel if attempt.was_to_end else None
-            before_us_s = 0.0 if intent is None else self._around.clock() - intent.at
-            self._ending[attempt.id] = now_s - max(0.0, before_us_s)
+            self._ending[attempt.id] = min(now_s, _begun_before_us_s(attempt) or now_s)
             self._spawn(attempt, self._name_what_stays)
         return now_s - self._ending[attempt.id]
 
@@ -230,6 +229,11 @@ class Watcher:
             self._spawn(attempt, self._terminate)  # whoever walked its plan has died, or says nothing
         if attempt.end is None and status.state not in _OVER and (status.held_by or status.state is StepState.HELD):
             self._hold(attempt, f"it cannot be ended: {'; '.join(status.held_by)}")
+
+
+def _begun_before_us_s(attempt: Attempt) -> float | None:
+    """When an agent before this one began to end it."""
+    return attempt.cancel.at_boot_s if attempt.cancel is not None and attempt.was_to_end else None
 
 
 def _looked_at(around: Surroundings, attempt: Attempt) -> tuple[Traces, bool]:

@@ -9,7 +9,6 @@ from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.controller.link import Cancel, Dispatch, NotFound, Unreachable
 from spurproc.agent.controller.registration import BackOff, Registration
 from spurproc.agent.resources.refusal import Conflict, Insufficient
-from spurproc.agent.store.attempt_row import CancelIntent
 
 __all__ = ["Dispatching"]
 
@@ -59,7 +58,7 @@ class Dispatching:
     def _cancel(self, order: Cancel) -> None:
         attempt = self._attempts.find(order.attempt)
         if attempt is not None:
-            self._attempts.cancel(attempt, CancelIntent(uid=order.uid, why=order.why, at=self._around.clock()))
+            self._attempts.cancel(attempt, self._around.intent(order.why, uid=order.uid))
 
     async def _await_news(self) -> None:
         """The controller has something, or something was given back."""

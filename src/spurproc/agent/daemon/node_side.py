@@ -6,7 +6,6 @@ from spurproc.agent.attempts.dispatch import Attempts
 from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.controller.link import NodeDescription, Reclaim, Unreachable
 from spurproc.agent.controller.registration import NodeSide
-from spurproc.agent.store.attempt_row import CancelIntent
 from spurproc.core.vantage import read_boot_id
 from spurproc.errors import SystemCallError
 from spurproc.version import VERSION
@@ -39,7 +38,7 @@ def node_side(around: Surroundings, attempts: Attempts) -> NodeSide:
         attempt.given_up = True
         if attempt.cancel is None:
             why = order.why or "the controller has given it up"
-            attempts.cancel(attempt, CancelIntent(uid=None, why=why, at=around.clock()))
+            attempts.cancel(attempt, around.intent(why))
 
     def may_speak() -> None:
         try:

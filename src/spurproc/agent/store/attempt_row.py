@@ -52,6 +52,9 @@ class CancelIntent(msgspec.Struct, frozen=True, kw_only=True):
     uid: int | None
     why: str
     at: float
+    """Wall clock."""
+    at_boot_s: float | None = None
+    """The same moment by `boot_clock`, which no step of the wall clock moves. None in a record of an agent that did not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
