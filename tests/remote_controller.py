@@ -58,7 +58,7 @@ class RemoteController:
     losing: dict[type, list[Loss]] = field(default_factory=dict)
     """For the next messages of a kind, in order, whatever comes between them."""
     answering: asyncio.Event = field(default_factory=asyncio.Event)
-    """While it is not set a registration is known, and not answered."""
+    """While it is not set a registration, or the end of one, is known and not answered."""
     refused: set[AttemptId] = field(default_factory=set)
     node: NodeDescription | None = None
     generation: int = 0
@@ -119,6 +119,7 @@ class RemoteController:
         """See ControllerLink."""
         with self._message("deregister"):
             self.node = None
+        await self.answering.wait()
 
     async def heartbeat(self, beat: Beat) -> Healthy | NotFound:
         """See ControllerLink."""

@@ -72,6 +72,16 @@ def test_a_node_registers_once_works_and_is_taken_out_of_the_books(tmp_path: Pat
         assert machine.controller.node is None
 
 
+def test_a_controller_that_does_not_answer_keeps_no_agent_from_ending(tmp_path: Path, machine: RemoteMachine) -> None:
+    with Agents(tmp_path / "state", _BEATS, remote=machine.path).start() as agent:
+        machine.until(lambda controller: any(isinstance(one, Beat) for one in controller.sent))
+        machine.do(lambda controller: controller.answering.clear())
+        assert agent.stop() == 0
+        assert "deregistered=false" in agent.await_fact("ends")
+        machine.do(lambda controller: controller.answering.set())
+        assert machine.controller.node is None
+
+
 def test_a_controller_that_has_forgotten_the_node_is_told_again_of_it(tmp_path: Path, machine: RemoteMachine) -> None:
     """It is registered anew, with a beat of the new generation; a job that runs meanwhile notices nothing."""
     gate = Gate(tmp_path / "gate")

@@ -18,6 +18,8 @@ from spurproc.errors import SpurprocError
 
 __all__ = ["fence_all", "leave"]
 
+_ANSWERED_WITHIN_S = 5.0
+
 
 async def leave(around: Surroundings, attempts: Attempts) -> ExitCode:
     """Leave the jobs. The node is taken out of the controller's books only where nothing is left on it.
@@ -27,11 +29,18 @@ async def leave(around: Surroundings, attempts: Attempts) -> ExitCode:
     idle = attempts.owes_nothing
     around.ending = True
     around.ownership.require()
-    if idle:
-        with suppress(SpurprocError):
-            await around.link.deregister()
-    around.log.info("ends", left=len(attempts), deregistered=idle)
+    deregistered = idle and await _deregistered(around)
+    around.log.info("ends", left=len(attempts), deregistered=deregistered)
     return ExitCode.QUARANTINED if _quarantine(around, attempts) else ExitCode.STOPPED
+
+
+async def _deregistered(around: Surroundings) -> bool:
+    """Whether the controller has said that it is so. One that says nothing keeps no agent from ending."""
+    with suppress(SpurprocError, TimeoutError):
+        async with asyncio.timeout(_ANSWERED_WITHIN_S):
+            await around.link.deregister()
+            return True
+    return False
 
 
 def _quarantine(around: Surroundings, attempts: Attempts) -> bool:
