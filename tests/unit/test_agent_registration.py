@@ -169,13 +169,21 @@ def test_a_controller_that_forgets_each_registration_is_asked_ever_less_often() 
 
 
 def test_another_answer_that_the_node_is_unknown_counts_as_well() -> None:
+    """As often as it comes behind a registration, as by a controller that gives no work to the nodes that it registers."""
+
     async def act(it: Scene) -> None:
-        await it.clock.next()
-        it.controller.forget_node()
-        it.loop.not_found()
-        assert not it.loop.registered.is_set()
+        waits = []
+        for _ in range(5):
+            assert await it.clock.next() == BEAT_S
+            it.loop.not_found()
+            it.loop.not_found()
+            assert not it.loop.registered.is_set()
+            waits.append(await it.clock.next())
+            it.loop.not_found()
+            await it.clock.go_on(waits[-1])
         assert await it.clock.next() == BEAT_S
-        assert len(it.of_kind(NodeDescription)) == 2
+        assert waits == [1, 2, 4, 8, 8]
+        assert len(it.of_kind(NodeDescription)) == 6
 
     played(act)
 

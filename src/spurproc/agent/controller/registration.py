@@ -91,6 +91,8 @@ class Registration:
         self._never = asyncio.Event()
         self._generation: int | None = None
         self._sent: NodeDescription | None = None
+        self._denied = False
+        """Somebody else was told that the node is not known, since it was registered."""
         self.registered = asyncio.Event()
         """Set while the controller knows this node, as far as we were told."""
 
@@ -99,7 +101,8 @@ class Registration:
         self._news.set()
 
     def not_found(self) -> None:
-        """Some other answer of the controller was NotFound: register, before long."""
+        """Some other answer of the controller was NotFound: register, after the pause that follows such an answer to a beat."""
+        self._denied = self._denied or self._generation is not None
         self._forget()
         self._news.set()
 
@@ -121,6 +124,9 @@ class Registration:
         """The one message that is due: a registration, the drains, or a beat."""
         self._side.may_speak()
         node = self._side.describe()
+        if self._denied:
+            self._denied = False
+            return _Answered.NOT_KNOWN
         if self._generation is None or self._sent is None or _but_for_drains(node) != _but_for_drains(self._sent):
             return await self._register(node)
         if node.drains != self._sent.drains:
