@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -36,9 +36,13 @@ class CdiDevice:
         return f"{self.kind}={self.name}"
 
 
+_Path = Annotated[str, msgspec.Meta(pattern=r"^/[^\0\ud800-\udfff]*$")]
+_MaybePath = Annotated[str, msgspec.Meta(pattern=r"^(/[^\0\ud800-\udfff]*)?$")]
+
+
 class _Node(msgspec.Struct, rename="camel", kw_only=True):
-    path: str
-    host_path: str = ""
+    path: _Path
+    host_path: _MaybePath = ""
 
 
 class _Edits(msgspec.Struct, rename="camel", kw_only=True):
@@ -118,7 +122,14 @@ def _yaml(text: str, path: str) -> Any:
         raise Unreadable(f"cannot read {path}: the package 'pyyaml' is missing: pip install 'spurproc[agent]'") from None
     try:
         return yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (
+        yaml.YAMLError,
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ) as error:  # of odd dates, of tags
         raise Unreadable(f"cannot read {path}: {' '.join(str(error).split())}") from None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from spurproc.agent.inventory.node_files import NodeFiles, Unreadable
 from spurproc.agent.inventory.reading import Failed, Gpu, is_pci_address, is_uuid
+from spurproc.command_line.escape import printable
 from spurproc.errors import InvalidArgument
 
 __all__ = ["read_nvidia"]
@@ -60,7 +61,7 @@ def _gpu(files: NodeFiles, address: str) -> Gpu | None:
             f"cannot read {path}: GPU UUID is {uuid!r:.100}; the driver tells it once something has opened the GPU, "
             "nvidia-persistenced for one"
         )
-    return Gpu(kind="nvidia", pci_address=address, uuid=uuid, model=fields.get("Model", ""))
+    return Gpu(kind="nvidia", pci_address=address, uuid=uuid, model=printable(fields.get("Model", "")))
 
 
 def _fields(text: str) -> dict[str, str]:
