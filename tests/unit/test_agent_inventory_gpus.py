@@ -201,6 +201,6 @@ def test_folder_that_cannot_be_listed_is_named(path: str, nvidia: NodeTree) -> N
 
 def test_topology_without_nodes_cannot_be_told(amd: NodeTree) -> None:
     amd.remove(NODES)
-    assert reason(read_kfd(amd.root)) == f"AMD GPUs: {NODES} is not there, and the driver is"
+    assert reason(read_kfd(amd.root)) == f"AMD GPUs: {NODES} is not there, and the driver is there"
     amd.write(f"{NODES}/x/gpu_id", "1")
     assert f"{NODES}/x: it is no node" in reason(read_kfd(amd.root))

@@ -39,12 +39,23 @@ def _gpus(files: NodeFiles, except_vendors: Collection[str]) -> tuple[Gpu, ...]:
             if str(gpu) in found:
                 raise Unreadable(f"{names[0]} of {names[0].where} and another device are both {gpu}")
             found[str(gpu)] = gpu
+    _raise_if_left_out(files, devices, {name for gpu in found.values() for name in gpu.names})
     return tuple(found[name] for name in sorted(found))
 
 
 def _is_group(device: CdiDevice, devices: list[CdiDevice]) -> bool:
     """Such as `all`: what has the files of another and more is a name for several devices at once."""
     return any(other.kind == device.kind and other.nodes and other.nodes < device.nodes for other in devices)
+
+
+def _raise_if_left_out(files: NodeFiles, devices: list[CdiDevice], told: Collection[str]) -> None:
+    """What has a UUID or an address for its name is a device, and no name for several. A MIG device is a part of what is told."""
+    for device in devices:
+        lasts = is_pci_address(device.name.lower()) or (_is_lasting(device.name) and not device.name.startswith("MIG-"))
+        if not lasts or not _is_group(device, devices) or not {device.name, device.name.lower()}.isdisjoint(told):
+            continue
+        if all(files.is_there(node) for node in device.nodes):
+            raise Unreadable(f"{device} of {device.where} has the files of another device, and more: they cannot be told apart")
 
 
 def _by_nodes(devices: Iterable[CdiDevice]) -> list[list[CdiDevice]]:
@@ -58,12 +69,16 @@ def _by_nodes(devices: Iterable[CdiDevice]) -> list[list[CdiDevice]]:
 def _gpu(files: NodeFiles, names: list[CdiDevice]) -> Gpu:
     addresses = {device.name.lower() for device in names if is_pci_address(device.name.lower())}
     addresses |= {address for node in names[0].nodes if (address := _address_of(files, node)) is not None}
-    uuids = {device.name for device in names if _LASTING.fullmatch(device.name) and is_uuid(device.name)}
+    uuids = {device.name for device in names if _is_lasting(device.name)}
     if len(addresses) > 1 or len(uuids) > 1:
         raise Unreadable(f"{names[0]} of {names[0].where} is more than one device: {', '.join(sorted(addresses | uuids))}")
     if not addresses and not uuids:
         raise Unreadable(f"{names[0]} of {names[0].where} has no UUID, PCI address or render node: a position names no GPU")
     return Gpu(kind=names[0].kind, pci_address=next(iter(addresses), None), uuid=next(iter(uuids), None))
+
+
+def _is_lasting(name: str) -> bool:
+    return _LASTING.fullmatch(name) is not None and is_uuid(name)
 
 
 def _address_of(files: NodeFiles, node: str) -> str | None:

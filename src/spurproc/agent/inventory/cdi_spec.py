@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -15,6 +17,7 @@ __all__ = ["CdiDevice", "find_cdi_devices", "read_cdi_devices"]
 _FOLDERS = ("/etc/cdi", "/var/run/cdi")
 """What stands in a later one replaces a device of the same name."""
 _JSON, _YAML = (".json",), (".yaml", ".yml")
+_VERSION = re.compile(r"v?[01]\.[0-9]+\.[0-9]+", re.ASCII)
 _KIND = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*/[A-Za-z0-9][A-Za-z0-9_.-]*", re.ASCII)
 
 
@@ -105,13 +108,29 @@ def _add(here: dict[str, CdiDevice], devices: list[CdiDevice]) -> None:
 def _spec(files: NodeFiles, path: str) -> _Spec:
     text = files.read(path)
     try:
-        content = msgspec.json.decode(text.encode("utf-8", "surrogateescape")) if path.endswith(_JSON) else _yaml(text, path)
+        content = _json(text) if path.endswith(_JSON) else _yaml(text, path)
         spec = msgspec.convert(content, _Spec)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise Unreadable(f"cannot read {path}: {error}") from None
+    if not _VERSION.fullmatch(spec.cdi_version):
+        raise Unreadable(f"cannot read {path}: cdiVersion {spec.cdi_version!r:.100} is none that is known")
     if not _KIND.fullmatch(spec.kind):
         raise Unreadable(f"cannot read {path}: kind {spec.kind!r:.100} is not vendor/class")
     return spec
+
+
+def _json(text: str) -> Any:
+    return json.loads(text.encode("utf-8", "surrogateescape").decode(), object_pairs_hook=_each_once)
+
+
+def _each_once(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
+    """As a dict. Raises ValueError for a key that stands twice: the devices of the first one would be left out."""
+    found: dict[Any, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"{key!r:.100} stands twice")
+        found[key] = value
+    return found
 
 
 def _yaml(text: str, path: str) -> Any:
@@ -120,8 +139,14 @@ def _yaml(text: str, path: str) -> Any:
         import yaml  # noqa: PLC0415  # on a node without such a spec it is not needed
     except ImportError:
         raise Unreadable(f"cannot read {path}: the package 'pyyaml' is missing: pip install 'spurproc[agent]'") from None
+
+    class Loader(yaml.SafeLoader):
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+            _each_once((key.value, value) for key, value in node.value)
+            return super().construct_mapping(node, deep)
+
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, Loader)  # noqa: S506 - it is a SafeLoader
     except (
         yaml.YAMLError,
         ArithmeticError,

@@ -22,15 +22,19 @@ class Hierarchy:
 def hierarchy_of(controller: str, files: NodeFiles) -> Hierarchy | None:
     """That of `controller`; None where none is mounted, and so nothing is limited that could be seen from here.
 
-    A controller that version 1 has is not in version 2. Raises Unreadable where our own cgroup is outside of what is mounted.
+    A controller that version 1 has is not in version 2. Raises Unreadable where our own cgroup is not in what is mounted.
     Source: cgroups(7), "/proc/pid/cgroup"; admin-guide/cgroup-v2.rst, "Mounting".
     """
     own = dict(_own_cgroups(files.read("/proc/self/cgroup")))
     mounts = parse_mountinfo(files.read("/proc/self/mountinfo").encode("utf-8", "surrogateescape"))
     if controller in own:
         version_1 = [mount for mount in mounts if mount.fs_type == "cgroup" and controller in mount.super_options]
-        return _hierarchy(version_1, own[controller], controller, 1)
-    return _hierarchy(list(cgroup2_mounts(mounts)), own.get("", ""), controller, 2)
+        found = _hierarchy(version_1, own[controller], controller, 1)
+    else:
+        found = _hierarchy(list(cgroup2_mounts(mounts)), own.get("", ""), controller, 2)
+    if found is not None and not files.is_there(found.folders[0]):
+        raise Unreadable(f"cannot tell what limits {controller} here: our own cgroup {found.folders[0]} is not there")
+    return found
 
 
 def _own_cgroups(text: str) -> Iterator[tuple[str, str]]:

@@ -29,8 +29,8 @@ def read_kfd(root: str) -> tuple[Gpu, ...] | Failed:
 def _gpus(files: NodeFiles) -> tuple[Gpu, ...]:
     before = files.read_if_there(f"{_TOPOLOGY}/generation_id")
     nodes = files.names(_NODES)
-    if nodes is None and files.is_there(_DRIVER):
-        raise Unreadable(f"{_NODES} is not there, and the driver is")
+    if not nodes and files.is_there(_DRIVER):  # the CPU would be a node
+        raise Unreadable(f"{_NODES} is {'not there' if nodes is None else 'empty'}, and the driver is there")
     gpus = {node: gpu for node in sorted(nodes or (), key=_number) if (gpu := _gpu(files, node)) is not None}
     if files.read_if_there(f"{_TOPOLOGY}/generation_id") != before:
         raise Unreadable(f"{_TOPOLOGY} has changed while it was read")
@@ -50,7 +50,8 @@ def _gpu(files: NodeFiles, node: str) -> Gpu | None:
     if not gpu_id:
         return None
     path = f"{_NODES}/{node}/properties"
-    properties = dict(line.split(None, 1) for line in files.read(path).splitlines() if len(line.split(None, 1)) == 2)
+    lines = ((*line.split(None, 1), "", "") for line in files.read(path).splitlines())
+    properties = {name: value for name, value, *_ in lines}
     location = _value(properties.get("location_id", ""), f"{path}, location_id")
     domain = _value(properties.get("domain", "0"), f"{path}, domain")  # Linux 5.6 and newer
     unique_id = _value(properties.get("unique_id", "0"), f"{path}, unique_id")

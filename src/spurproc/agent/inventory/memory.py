@@ -41,8 +41,6 @@ def _limits(files: NodeFiles) -> Iterator[int]:
     hierarchy = hierarchy_of("memory", files)
     if hierarchy is None:
         return
-    if not files.is_there(hierarchy.folders[0]):
-        raise Unreadable(f"cannot read the limits of memory: our own cgroup {hierarchy.folders[0]} is not there")
     for folder in hierarchy.folders:
         path = f"{folder}/{_LIMIT_FILES[hierarchy.version]}"
         text = files.read_if_there(path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from spurproc.agent.inventory.node_files import NodeFiles, Unreadable
 from spurproc.agent.inventory.reading import Failed, Gpu, is_pci_address, is_uuid
 from spurproc.command_line.escape import printable
@@ -41,11 +43,18 @@ def _gpus(files: NodeFiles) -> tuple[Gpu, ...]:
 def _is_bound(files: NodeFiles, address: str) -> bool:
     """Whether it is a GPU of the driver's; a virtual function of one is the hypervisor's business."""
     folder = f"{_DEVICES}/{address}"
-    if not is_pci_address(address) or files.read(f"{folder}/vendor").strip() != _VENDOR:
+    if not is_pci_address(address) or _id(files, f"{folder}/vendor", 4) != _VENDOR:
         return False
-    if not files.read(f"{folder}/class").startswith(_DISPLAYS):
+    if not _id(files, f"{folder}/class", 6).startswith(_DISPLAYS):
         return False
     return files.link_name(f"{folder}/driver") == "nvidia" and files.link_name(f"{folder}/physfn") is None
+
+
+def _id(files: NodeFiles, path: str, digits: int) -> str:
+    text = files.read(path).strip()
+    if not re.fullmatch(rf"0x[0-9a-f]{{{digits}}}", text, re.ASCII):
+        raise Unreadable(f"cannot read {path}: {text!r:.100} is no number of {digits} digits")
+    return text
 
 
 def _gpu(files: NodeFiles, address: str) -> Gpu | None:

@@ -58,10 +58,14 @@ def _gpus(sources: Sources) -> tuple[Gpu, ...] | Failed:
         return Failed("; ".join(failed))
     gpus: list[Gpu] = []
     for gpu in (gpu for reading in readings if not isinstance(reading, Failed) for gpu in reading):
-        # A spec may name once more what a driver has told; who shares a name is one device.
-        if all(set(gpu.names).isdisjoint(other.names) for other in gpus):
+        if not any(_is_once_more(gpu, other) for other in gpus):
             gpus.append(gpu)
     return tuple(sorted(gpus, key=str))
+
+
+def _is_once_more(gpu: Gpu, other: Gpu) -> bool:
+    """A spec may name what a driver has told. Where each has a name that the other has not, nobody can tell what is meant."""
+    return set(gpu.names) <= set(other.names) or set(gpu.names) >= set(other.names)
 
 
 def _gpu_readings(sources: Sources) -> Iterator[tuple[Gpu, ...] | Failed]:
