@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,12 +19,12 @@ pytestmark = [pytest.mark.needs_root, pytest.mark.needs_cgroup_v2]
 
 
 @contextmanager
-def _hung(path: Path, script: str) -> Iterator[tuple[Agents, Pidfd]]:
+def _hung(path: Path, script: str, **more: Any) -> Iterator[tuple[Agents, Pidfd]]:
     """An agent with one job, whose supervisor stands still, and its leader. What takes a minute takes half a second."""
     agents = Agents(path / "state", {"inventory-interval-s": "1"})
     agents.env[HUNG_VARIABLE] = "0.5"
     with agents.start() as agent:
-        agent.submit(script, kill_plan=KillPlan(steps=((signal.SIGTERM, 0.5), (signal.SIGKILL, None))))
+        agent.submit(script, kill_plan=KillPlan(steps=((signal.SIGTERM, 0.5), (signal.SIGKILL, None))), **more)
         agent.until("1.1", "running")
         agent.until_executed(1)
         descriptor = agent.steps.descriptor_of(1, 1, BATCH_STEP)
@@ -53,3 +54,9 @@ def test_one_whose_job_is_cancelled_holds_that_up_no_longer(tmp_path: Path) -> N
     with _hung(tmp_path, "trap '' TERM; while :; do sleep 0.1; done") as (agent, _):
         agent.ask("cancel 1")
         _over(agent, "killed by SIGKILL")
+
+
+def test_one_that_keeps_no_time_limit_is_not_needed_for_it(tmp_path: Path) -> None:
+    """The agent ends its job."""
+    with _hung(tmp_path, "exec sleep 1000", time_limit_s=1.5) as (agent, _):
+        _over(agent, "killed by SIGTERM")

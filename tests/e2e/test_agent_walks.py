@@ -63,3 +63,21 @@ def test_an_agent_that_is_killed_again_and_again_begins_none_anew(tmp_path: Path
 def test_one_whose_supervisor_died_on_the_way_is_walked_to_its_end(tmp_path: Path) -> None:
     with Agents(tmp_path / "state").start() as agent, _walked(agent, tmp_path / "told", 1.0, by_its_supervisor=True):
         assert agent.ended(1) == "killed by SIGKILL"
+
+
+def test_a_time_limit_outlives_its_supervisor(tmp_path: Path) -> None:
+    """And the agent. One that a supervisor keeps is that one's business."""
+    with Agents(tmp_path / "state", {"inventory-interval-s": "1"}).start() as agent:
+        limited, free = (agent.submit("exec sleep 1000", time_limit_s=limit_s) for limit_s in (2.0, None))
+        for job in (limited, free):
+            agent.until(f"{job}.1", "running")
+            agent.until_executed(job)
+            agent.steps.kill(agent.steps.descriptor_of(job, 1, BATCH_STEP).supervisor)
+        agent.kill()
+        agent.start()
+        assert agent.ended(limited) == "killed by SIGTERM"
+        assert "its time limit is over" in agent.await_fact("is to end")
+        assert agent.ask("attempts")[f"{free}.1"] == {"state": "running", "held": None}
+        kept = agent.submit("exec sleep 1000", time_limit_s=0.1)
+        assert agent.ended(kept) == "killed by SIGTERM"
+        assert len(agent.facts("is to end")) == 1

@@ -13,6 +13,7 @@ from spurproc.agent.attempts.event import AttemptEvent
 from spurproc.agent.attempts.foreign import Foreign
 from spurproc.agent.attempts.held_back import HeldBack
 from spurproc.agent.attempts.leaderless import Leaderless
+from spurproc.agent.attempts.overdue import Overdue
 from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.attempts.table import LIVE
 from spurproc.agent.controller.link import Dispatch
@@ -51,6 +52,7 @@ class Attempts:
         self.runner = EffectRunner(around, self._left, self.freed, self.held_back.look_behind, **options)
         self.foreign = Foreign(around)
         self.leaderless = Leaderless(around, self._live, self.runner.watcher.look)
+        self.overdue = Overdue(around, self._live, self.cancel)
 
     # What the node shows.
 

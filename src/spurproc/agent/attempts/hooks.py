@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import enum
 import errno
-import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from spurproc.core.recorded.record import RUN_NAME
 from spurproc.core.recorded.run import RecordedRun
 from spurproc.core.spawn.plan import SpawnPlan
 from spurproc.core.tree.termination import KillPlan
-from spurproc.core.vantage import Vantage, read_boot_id
+from spurproc.core.vantage import read_boot_id
 from spurproc.errors import AlreadyGone, RecordInvalid, SpawnError, SpurprocError, SystemCallError, WaitTimeout
 from spurproc.proto.attempt_id import AttemptId
 
@@ -40,7 +39,6 @@ __all__ = [
     "sweep_hook",
 ]
 
-_TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 _KILL = KillPlan(steps=((9, 10.0),))
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -172,14 +170,12 @@ async def _ended(around: Surroundings, plan: HookPlan, run: RecordedRun) -> tupl
 
 
 def _left_s(plan: HookPlan, run: RecordedRun) -> float:
-    """Of its time, which began with its first process, whichever agent saw that; one that nobody can date has all of it.
-
-    Its start ticks are of CLOCK_BOOTTIME, as seen in its time namespace. Source: proc_pid_stat(5), field 22.
-    """
+    """Of its time, which began with its first process, whichever agent saw that; one that nobody can date has all of it."""
     first = run.leader or run.recorder
-    if first is None or first.time_namespace != Vantage.read().time_namespace:
+    since_s = None if first is None else boot_clock.started_s(first)
+    if since_s is None:
         return plan.timeout_s
-    return min(max(0.0, plan.timeout_s - (boot_clock.boot_s() - first.start_ticks / _TICKS_A_SECOND)), plan.timeout_s)
+    return min(max(0.0, plan.timeout_s - (boot_clock.boot_s() - since_s)), plan.timeout_s)
 
 
 def _failure(end: ExitInfo) -> str:

@@ -181,6 +181,7 @@ class Agent:
         dispatching = Dispatching(self.around, self.attempts, self.registration)
         self._loops.begin(self.registration.run, dispatching.run, self.heartbeat.run, self.inventory.run)
         self._loops.begin(self.attempts.held_back.run, self.attempts.leaderless.run, self.attempts.foreign.run)
+        self._loops.begin(self.attempts.overdue.run)
         self._notify("ready", f"{len(self.attempts)} attempts taken up")
         self.log.info("serves", state_dir=self.state_dir.path, attempts=len(self.attempts))
 
