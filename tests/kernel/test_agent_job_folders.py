@@ -274,11 +274,12 @@ def test_what_is_mounted_is_left_alone_and_said(folder: PrivateFolder, tmp_path:
             place.mkdir(parents=True)
             subprocess.run(["mount", *mount, str(place)], check=True)
             (place / "file").write_bytes(b"theirs")
+            place.chmod(0o751)
             with pytest.raises(Busy) as caught:
                 remove_below(folder, "7.1", timeout_s=5.0)
             assert caught.value.errno == errno.EBUSY
             (file,) = Path(folder.path).rglob("file")
-            assert file.read_bytes() == b"theirs"
+            assert (file.read_bytes(), file.parent.stat().st_mode & 0o777) == (b"theirs", 0o751)
             subprocess.run(["umount", str(file.parent)], check=True)
             remove_below(folder, "7.1")
 

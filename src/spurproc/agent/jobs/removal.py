@@ -46,11 +46,18 @@ def _opened_or_unlinked(folder_fd: int, name: str) -> int | None:
             os.unlink(name, dir_fd=folder_fd)
         except IsADirectoryError:
             fd = _opened(folder_fd, name)
-            if _mount_of(fd) == _mount_of(folder_fd):
-                return fd
-            os.close(fd)
-            raise OSError(errno.EBUSY, "something is mounted there") from None
+            try:
+                _raise_if_mounted(fd, folder_fd)
+            except BaseException:
+                os.close(fd)
+                raise
+            return fd
     return None
+
+
+def _raise_if_mounted(fd: int, folder_fd: int) -> None:
+    if _mount_of(fd) != _mount_of(folder_fd):
+        raise OSError(errno.EBUSY, "something is mounted there")
 
 
 def _mount_of(fd: int) -> bytes:
@@ -72,6 +79,7 @@ def _open_up(folder_fd: int, name: str) -> None:
     """Through a descriptor that needs no permission, and that no link leads astray."""
     place_fd = os.open(name, _PLACE, dir_fd=folder_fd)
     try:
+        _raise_if_mounted(place_fd, folder_fd)
         os.chmod(f"/proc/self/fd/{place_fd}", 0o700)
     finally:
         os.close(place_fd)
