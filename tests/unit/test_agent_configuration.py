@@ -182,7 +182,9 @@ def test_every_mistake_is_named_with_its_place(write: Write) -> None:
         ("log_level = 'info'\nno sense\n", 2, ": expected '=' after a key"),
         ("gpus = [\n'a',\n", 3, ", gpus: invalid value"),
         ("log_level = 'info'\n\ntext = '''\n\nnode_name = 'x'\n", 6, ", text: expected "),
+        ("log_level = 'info'\ncpus = " + "9" * 5000 + "\n", 2, ", cpus: a number has too many digits"),
     ],
+    ids=["value", "twice", "words", "list", "text", "digits"],
 )
 def test_a_file_that_is_no_toml_is_named_with_the_line(write: Write, text: str, line: int, reason: str) -> None:
     """And with the key, where one stands there."""
@@ -206,6 +208,32 @@ def test_a_file_that_is_no_text_of_ours_is_named(tmp_path: Path, content: bytes,
     file.write_bytes(content)
     (problem,) = problems_of({}, str(file))
     assert problem.startswith(f"cannot read {file}: {reason}")
+
+
+def test_a_number_of_thousands_of_digits_is_a_wrong_value(write: Write) -> None:
+    """Python writes none."""
+    file = write("heartbeat_interval_s = 0x" + "f" * 5000 + "\n")
+    (problem,) = problems_of({}, file)
+    assert problem.startswith(f"cannot use heartbeat_interval_s ({file}, line 1): a number of thousands of digits is not ")
+
+
+@pytest.mark.parametrize("flags", [{"state_dir": "s"}, {"socket_path": "s"}])
+def test_a_relative_path_in_a_folder_that_is_gone_is_named(
+    flags: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    (problem,) = problems_of(flags)
+    assert problem.endswith("'s' is relative, and the current folder cannot be told: No such file or directory")
+    assert problems_of({}, "s") == ("cannot read s: No such file or directory",)
+
+
+def test_a_user_whom_nobody_knows_has_the_root_for_home() -> None:
+    """A container with any user: no entry, and no HOME."""
+    loaded = load_configuration({}, environment={}, uid=4000123)
+    assert loaded.configuration.state_dir == "/.local/state/spurd"
 
 
 def test_an_empty_name_of_a_file_names_none() -> None:

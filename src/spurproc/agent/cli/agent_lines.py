@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import math
 import os
 import socket
 import time
@@ -30,6 +29,8 @@ __all__ = ["AgentLines"]
 R = TypeVar("R", bound=Reply)
 _READ_BYTES = 1 << 18
 _REPLY_LIMIT_BYTES = 64 << 20
+_LOOK_S = 86400.0
+"""A socket counts the milliseconds of a time limit in an int."""
 
 
 class AgentLines:
@@ -98,11 +99,14 @@ class AgentLines:
         return line
 
     def _some(self, deadline: float) -> bytes:
+        """None of it where the deadline is far off, and nothing has come yet."""
         left_s = deadline - time.monotonic()
-        self._end.settimeout(None if left_s == math.inf else max(0.001, left_s))
+        self._end.settimeout(max(0.001, min(left_s, _LOOK_S)))
         try:
             content = self._end.recv(_READ_BYTES)
         except TimeoutError:
+            if left_s > _LOOK_S:
+                return b""
             raise self._silent() from None
         except OSError as error:
             raise self._hung_up(os.strerror(error.errno or 0)) from None

@@ -26,6 +26,7 @@ _OPTIONS = {"stdin": "--input", "stdout": "--output", "stderr": "--error", "work
 """Where a field of a job has another name than what is typed for it."""
 _READ_BYTES = 1 << 18
 _NAME_LAST_BYTES = 128
+_ID_LAST_DIGITS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +45,8 @@ def own_or(user: str | None, welcome: Welcome) -> Owner:
     """Ourselves, as the agent takes us; or `user`, as the user database has it. Raises InvalidArgument."""
     if user is None:
         return Owner(uid=welcome.uid, gid=welcome.gid, groups=welcome.groups, user=welcome.user, home={})
-    found = credentials_of(int(user) if user.isascii() and user.isdigit() else user, None, None)
+    is_number = user.isascii() and user.isdigit() and len(user) <= _ID_LAST_DIGITS
+    found = credentials_of(int(user) if is_number else user, None, None)
     if found.uid is None or found.gid is None:
         raise InvalidArgument(f"--user: there is no user {user!r:.60}")
     try:
@@ -144,9 +146,9 @@ def _job_spec(typed: Typed, owner: Owner, script: bytes | None, welcome: Welcome
 
 
 def _work_dir(typed: Typed) -> str:
-    if typed.work_dir is not None:
-        return os.path.abspath(typed.work_dir) if typed.work_dir else ""
     try:
+        if typed.work_dir is not None:
+            return os.path.abspath(typed.work_dir) if typed.work_dir else ""
         return os.getcwd()
     except OSError as error:
         raise InvalidArgument(f"cannot use the current folder as the job's: {error.strerror} (see --workdir)") from None

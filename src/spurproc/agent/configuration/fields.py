@@ -48,8 +48,14 @@ class Field:
 
 
 def _home(environment: Mapping[str, str], uid: int) -> str:
+    """Of a user whom the user database does not know, as in a container, the root."""
     home = environment.get("HOME", "")
-    return home if home.startswith("/") else pwd.getpwuid(uid).pw_dir
+    if home.startswith("/"):
+        return home.rstrip("/")
+    try:
+        return pwd.getpwuid(uid).pw_dir.rstrip("/")
+    except KeyError:
+        return ""
 
 
 def _xdg(environment: Mapping[str, str], uid: int, variable: str, below_home: str) -> str:

@@ -80,7 +80,11 @@ class AbsolutePath(Kind[str]):
     def from_text(self, text: str) -> str:
         if not text or "\0" in text:
             raise self._wrong(text)
-        return os.path.abspath(text)
+        try:
+            return os.path.abspath(text)
+        except OSError as error:
+            reason = f"is relative, and the current folder cannot be told: {error.strerror}"
+            raise ValueError(f"{shown(text)} {reason}") from None
 
     def to_text(self, value: str) -> str:
         return value
@@ -202,7 +206,10 @@ class Pattern(Kind[str]):
 
 def shown(value: object) -> str:
     """Short, on one line, whatever it is."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no longer one
+        return "a number of thousands of digits"
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 

@@ -25,6 +25,8 @@ CONFIG_ENVIRONMENT = f"{PREFIX}CONFIG"
 """Environment variable: the file to read; a flag `--config` goes before it."""
 _LIMIT_BYTES = 1 << 20
 _SAFE_TIMEOUT_S = 30.0
+_TOO_LONG = re.compile(r"[0-9_]{4300,}", re.ASCII)
+"""Of digits, for Python. Source: its library reference, "Integer string conversion length limitation"."""
 _AT_LINE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
 
@@ -140,8 +142,9 @@ def _chosen_file(file: str | None, environment: Mapping[str, str], uid: int, pro
     if file == "":
         problems.append("cannot read '': --config names no file")
         return "", None
-    path = os.path.abspath(named) if named else default_config_file(environment, uid)
+    path = named or default_config_file(environment, uid)
     try:
+        path = os.path.abspath(path)
         return path, _read_file(path, uid)
     except OSError as error:
         if named or error.errno != errno.ENOENT:
@@ -186,6 +189,11 @@ def _from_file(path: str, content: str | None, problems: list[str]) -> dict[str,
         table, lines = tomllib.loads(content), key_lines(content)
     except tomllib.TOMLDecodeError as error:
         problems.append(_syntax_problem(path, content, str(error)))
+        return {}
+    except ValueError:
+        found = _TOO_LONG.search(content)
+        line = content[: found.start()].count("\n") + 1 if found else 1
+        problems.append(_syntax_problem(path, content, f"A number has too many digits (at line {line}, column 1)"))
         return {}
     except RecursionError:
         problems.append(f"cannot read {path}: its values are nested too deeply")
