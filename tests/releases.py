@@ -23,7 +23,11 @@ NEXT = (
 """What the next release changes: its number, that of its records, and what they hold."""
 NEXT_AGENT = (
     *NEXT,
-    ("agent/store/schema.py", "scripts=(_ATTEMPTS,)", 'scripts=(_ATTEMPTS, "ALTER TABLE attempts ADD COLUMN colour TEXT")'),
+    (
+        "agent/store/schema.py",
+        "scripts=(_ATTEMPTS, _FINISHED)",
+        'scripts=(_ATTEMPTS, _FINISHED, "ALTER TABLE attempts ADD COLUMN colour TEXT")',
+    ),
 )
 """And what the database of its agent holds."""
 

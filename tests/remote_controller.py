@@ -94,6 +94,12 @@ class RemoteController:
         self.jobs[job_id] = _Job(spec=before.spec, attempt=AttemptId(job_id, before.attempt.run_attempt + 1))
         self._news.set()
 
+    def restore(self, job_id: int, run_attempt: int = 1) -> None:
+        """As out of a backup of before the report of this attempt, which is given out again."""
+        self.jobs[job_id] = _Job(spec=self.jobs[job_id].spec, attempt=AttemptId(job_id, run_attempt), dispatched=True)
+        self._shown.clear()
+        self._news.set()
+
     def reclaim(self, attempt: AttemptId) -> None:
         """Say with the next beat that this attempt is given up, current or not."""
         self._reclaims.append(Reclaim(attempt=attempt, why="given up"))

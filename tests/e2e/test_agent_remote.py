@@ -177,6 +177,30 @@ def test_what_changed_while_a_registration_was_on_its_way_is_what_the_controller
         assert [len(node.totals.gpus) for node in machine.heard(NodeDescription)] == [2, 1]
 
 
+def test_what_is_given_out_again_after_its_report_is_told_again_and_not_run_again(tmp_path: Path, machine: RemoteMachine) -> None:
+    """Also by another agent. Of an attempt before the latest one nobody knows how it ended, but that it is not to be run."""
+    with Agents(tmp_path / "state", _BEATS, remote=machine.path).start() as agent:
+        job = machine.do(lambda controller: controller.submit(_script(f"echo $SPURD_RUN_ATTEMPT >>{tmp_path}/ran; exit 7")))
+        for again in (partial(agent.kill), partial(agent.stop)):
+            assert _code(machine, job) == 7
+            agent.until("1.1", "none")
+            machine.do(lambda controller: controller.restore(job))
+            assert _code(machine, job) == 7
+            again()
+            agent.start()
+            machine.do(lambda controller: controller.restore(job))
+        assert _code(machine, job) == 7
+        machine.do(lambda controller: controller.requeue(job))
+        assert _code(machine, job) == 7
+        agent.until("1.2", "none")
+        assert len(set(map(str, machine.heard(AttemptReport)))) == 2
+        machine.do(lambda controller: controller.restore(job))
+        assert _code(machine, job) is None
+        assert "was run" in str(machine.heard(AttemptReport)[-1].end)
+        assert (tmp_path / "ran").read_text() == "1\n2\n"
+        assert (agent.ask("claims"), agent.folders()) == ({}, NOTHING_LEFT)
+
+
 def test_a_node_that_drains_gets_nothing_new_and_still_hears_what_to_end(tmp_path: Path, machine: RemoteMachine) -> None:
     """The drain is told without a registration, and so is its end."""
     with Agents(tmp_path / "state", _BEATS, remote=machine.path).start() as agent:

@@ -13,6 +13,7 @@ import pytest
 from spurproc import Liveness
 from spurproc.agent.jobs.job_spec import RequeuePolicy
 from spurproc.agent.resources.request import ResourceRequest
+from spurproc.agent.store.schema import AGENT_SCHEMA
 from spurproc.core.vantage import read_boot_id
 from spurproc.proto.codec import PROTOCOL_VERSION
 from tests.agents import NOTHING_LEFT, Agents, step_of
@@ -73,7 +74,7 @@ def test_an_older_release_leaves_what_a_newer_one_has_written(tmp_path: Path) ->
         agent.stop()
         agent.release = None
         assert agent.spawn().wait() == 1
-        assert "agent.db': its version is 2, which is newer" in agent.log.read_text().splitlines()[-1]
+        assert f"agent.db': its version is {AGENT_SCHEMA.version + 1}, which is newer" in agent.log.read_text().splitlines()[-1]
         agent.release = newer
         agent.start()
         gate.open()

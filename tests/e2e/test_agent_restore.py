@@ -149,3 +149,16 @@ def test_a_lost_queue_gives_no_id_again_that_the_store_knows(tmp_path: Path) -> 
         agent.ask("undrain")
         job = agent.submit("exit 7")
         assert (job, agent.ended(job)) == (2, "exited 7")
+
+
+def test_a_queue_that_was_lost_with_its_mark_gives_no_id_again_either(tmp_path: Path) -> None:
+    """What has ended, and is forgotten but for how, is told of no other job."""
+    with Agents(tmp_path / "state").start() as agent:
+        assert agent.ended(agent.submit("exit 3")) == "exited 3"
+        agent.until("1.1", "none")
+        agent.kill()
+        for file in agent.path.glob("controller.*"):
+            file.unlink()
+        agent.start()
+        job = agent.submit("exit 7")
+        assert (job, agent.ended(job)) == (2, "exited 7")

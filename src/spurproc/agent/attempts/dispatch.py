@@ -10,6 +10,7 @@ from functools import partial
 from spurproc.agent.attempts.attempt import Attempt
 from spurproc.agent.attempts.effects import EffectRunner, Failpoint
 from spurproc.agent.attempts.event import AttemptEvent
+from spurproc.agent.attempts.finished import Finished
 from spurproc.agent.attempts.foreign import Foreign
 from spurproc.agent.attempts.held_back import HeldBack
 from spurproc.agent.attempts.leaderless import Leaderless
@@ -52,6 +53,7 @@ class Attempts:
         self.runner = EffectRunner(around, self._left, self.freed, self.held_back.look_behind, **options)
         self.foreign = Foreign(around)
         self.leaderless = Leaderless(around, self._live, self.runner.watcher.look)
+        self.finished = Finished(around, self.runner.spawn)
         self.overdue = Overdue(around, self._live, self.cancel)
 
     # What the node shows.
@@ -77,7 +79,7 @@ class Attempts:
         may rest on it for longer than this agent lives. The built-in queue forgets it in memory alone, in this very process, and
         says again what its database has as dispatched; any other has to, at the next registration.
         """
-        return attempt in self._known or self._has_folder(attempt)
+        return attempt in self._known or self._has_folder(attempt) or self.finished.is_answering(attempt)
 
     def _has_folder(self, attempt: AttemptId) -> bool:
         return os.path.lexists(f"{self._around.state_dir.steps.path}/runtime/{attempt.step(BATCH_STEP)}")
@@ -108,9 +110,14 @@ class Attempts:
     async def take_on(self, order: Dispatch) -> None:
         """Its resources are claimed at once; from the moment when both are durable it runs. Said again it changes nothing.
 
+        Of one that is over it is told again how it ended.
+
         Raises OutdatedOrder, and as `ResourceTable.allocate`.
         """
         if self.has(order.attempt):
+            return
+        if self.finished.covers(order.attempt):
+            self.finished.tell_again(order.attempt)
             return
         later = max((one.id for one in self._of_job.get(order.attempt.job_id, ())), default=order.attempt)
         if later > order.attempt:
@@ -188,6 +195,7 @@ class Attempts:
 
     def _left(self, attempt: Attempt) -> None:
         self._known.pop(attempt.id, None)
+        self.finished.add(attempt.id)
         others = [one for one in self._of_job.pop(attempt.id.job_id, ()) if one is not attempt]
         if others:
             self._of_job[attempt.id.job_id] = others

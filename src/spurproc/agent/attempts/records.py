@@ -10,8 +10,10 @@ from spurproc.agent.attempts.effect import Effect
 from spurproc.agent.store.attempt_row import AttemptState, Obligation
 from spurproc.agent.store.attempts import discharge, forget, hold, intend_cancel, note_refusal, record_end, set_state, take_up
 from spurproc.agent.store.drains import Drain, DrainKind, add_drain
+from spurproc.agent.store.finished import remember
 from spurproc.agent.store.node_values import count_report
 from spurproc.core.exit_info import ExitInfo
+from spurproc.proto.codec import encode
 
 __all__ = ["HOOK_DRAINS", "PATIENT", "RECORDS", "Body", "drain_of", "record"]
 
@@ -106,9 +108,12 @@ def _held(attempt: Attempt, _: float) -> Body:
 
 
 def _forgotten(attempt: Attempt, _: float) -> Body:
+    report = encode(attempt.report())
+
     def body(connection: sqlite3.Connection) -> None:
         discharge(connection, attempt.id, Obligation.SPOOL, "removed")
         forget(connection, attempt.id)
+        remember(connection, attempt.id, report)
 
     return body
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from spurproc.agent.attempts.attempt import Attempt
 from spurproc.agent.attempts.event import AttemptEvent
 from spurproc.agent.attempts.surroundings import Surroundings
-from spurproc.agent.controller.link import Acknowledged, Unreachable
+from spurproc.agent.controller.link import Acknowledged, AttemptReport, RefusedForGood, Unreachable
 from spurproc.agent.controller.registration import BackOff
 
-__all__ = ["offer"]
+__all__ = ["offer", "told"]
 
 _REFUSED_FIRST_S, _REFUSED_LAST_S = 30.0, 3600.0
 
@@ -23,15 +23,20 @@ async def offer(around: Surroundings, attempt: Attempt, post: Callable[[Attempt,
     """
     if attempt.refusals:
         await asyncio.sleep(min(_REFUSED_FIRST_S * 2 ** min(attempt.refusals - 1, 10), _REFUSED_LAST_S))
+    answer = await told(around, attempt.report())
+    if answer is not None:
+        attempt.refused_because = None if isinstance(answer, Acknowledged) else answer.why
+        taken = isinstance(answer, Acknowledged) or attempt.displaced_by is not None or attempt.given_up
+        post(attempt, AttemptEvent.REPORTED if taken else AttemptEvent.REPORT_REFUSED)
+
+
+async def told(around: Surroundings, report: AttemptReport) -> Acknowledged | RefusedForGood | None:
+    """Say it until it is answered. None where the agent ends before. Raises OwnershipLost."""
     back_off = BackOff()
     while not around.halted:
         around.ownership.require()
         try:
-            answer = await around.link.report(attempt.report())
+            return await around.link.report(report)
         except Unreachable:
             await asyncio.sleep(back_off.next_s())
-            continue
-        attempt.refused_because = None if isinstance(answer, Acknowledged) else answer.why
-        taken = isinstance(answer, Acknowledged) or attempt.displaced_by is not None or attempt.given_up
-        post(attempt, AttemptEvent.REPORTED if taken else AttemptEvent.REPORT_REFUSED)
-        return
+    return None

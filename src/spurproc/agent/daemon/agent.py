@@ -146,6 +146,7 @@ class Agent:
         self.attempts = Attempts(self.around, failpoint=self._parts.failpoint)
         self._fence = partial(fence_all, self.around, self.attempts)
         held.push_async_callback(self.attempts.runner.close)
+        await self.attempts.finished.load()
         await self.attempts.held_back.begin()
         found = await reconcile(self.around, self.attempts)
         await take_over(self.around, self.attempts, self.controller, found.seen)

@@ -21,6 +21,8 @@ __all__ = ["take_over"]
 async def take_over(around: Surroundings, attempts: Attempts, controller: LocalController, seen: set[AttemptId]) -> None:
     """`seen`: what has a step folder. Nobody is given work, and no end is reported, before it returns."""
     known = {*seen, *(attempt.id for attempt in attempts)}
+    if attempts.finished.last_job:
+        await controller.floor(attempts.finished.last_job)
     await _tell_the_queue(around, controller, known, await missing_jobs(around, attempts, controller, known))
     await sweep_hooks(around, known, partial(_may_come, around, controller))
 

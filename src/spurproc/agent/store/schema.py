@@ -44,4 +44,14 @@ CREATE TABLE node_values (
 ) WITHOUT ROWID;
 """
 
-AGENT_SCHEMA = Schema(application_id=0x7370_6167, scripts=(_ATTEMPTS,))
+# `number` grows, so that the oldest are known without a clock.
+_FINISHED = """
+CREATE TABLE finished (
+    number INTEGER NOT NULL PRIMARY KEY,
+    job_id INTEGER NOT NULL UNIQUE,
+    run_attempt INTEGER NOT NULL,
+    report BLOB NOT NULL
+);
+"""
+
+AGENT_SCHEMA = Schema(application_id=0x7370_6167, scripts=(_ATTEMPTS, _FINISHED))
