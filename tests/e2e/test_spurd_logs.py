@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.agent_service import AgentDesk
+from tests.inspect_program import TIMEOUT_S, Said
 from tests.relatives import NOBODY, in_fork
-from tests.spurd_command import Spurd, assert_one_line, ended, line_of
+from tests.spurd_command import PROGRAM, Spurd, assert_one_line, ended, line_of
 
 
 @pytest.fixture
@@ -28,6 +30,16 @@ def test_bytes_come_as_they_are(spurd: Spurd, job: Path) -> None:
         out, err = process.communicate()
     assert (process.returncode, out, err) == (0, b"a\x1b[31m\xff\n", b"")
     assert spurd("logs", "--stderr", "1.1").out == "oops"
+
+
+def test_closed_standard_output_is_said_and_no_other_file_is_written(spurd: Spurd, job: Path) -> None:
+    """Whatever was opened first has its number then: the connection to the agent, or the file itself."""
+    job.write_bytes(b"hello\n")
+    command = ["sh", "-c", 'exec "$@" >&-', "sh", str(PROGRAM), "logs", "1"]
+    done = subprocess.run(command, capture_output=True, env=spurd.env, timeout=TIMEOUT_S, check=False)
+    said = Said(done.returncode, done.stdout.decode(), done.stderr.decode())
+    assert said.code == 1
+    assert_one_line(said, "standard output is closed")
 
 
 def test_a_job_is_followed_to_its_end(spurd: Spurd, desk: AgentDesk, job: Path) -> None:

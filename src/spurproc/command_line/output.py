@@ -17,7 +17,7 @@ import click
 from spurproc.command_line.answer import Answer, Block
 from spurproc.command_line.escape import escaped_json
 
-__all__ = ["COMMAND", "OutputLost", "Stream", "json_option", "wants_json", "write_answer"]
+__all__ = ["COMMAND", "OutputLost", "Stream", "json_option", "wants_json", "write_answer", "write_bytes"]
 
 _SCHEMA_VERSION = 1
 """Raised when a field changes its meaning or goes away; new fields may come at any time."""
@@ -88,3 +88,17 @@ def _write(text: str) -> None:
         raise
     except OSError as error:
         raise OutputLost(f"standard output: {os.strerror(error.errno or 0)}") from error
+
+
+def write_bytes(piece: bytes) -> None:
+    """Print what somebody else has written, as it is. Raises as `write_answer`."""
+    if sys.stdout is None:
+        raise OutputLost("standard output is closed")
+    left = memoryview(piece)
+    while left:
+        try:
+            left = left[os.write(1, left) :]
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OutputLost(f"standard output: {error.strerror}") from error

@@ -14,7 +14,7 @@ from spurproc.agent.cli.following import AttemptWatch, read_file
 from spurproc.agent.cli.reach import Reach, agent_options
 from spurproc.agent.cli.waiting import connected
 from spurproc.agent.service.replies import JobDetail
-from spurproc.command_line.output import OutputLost, json_option
+from spurproc.command_line.output import json_option, write_bytes
 from spurproc.errors import SpurprocError, Unsupported, from_errno
 from spurproc.proto.raw_text import raw_bytes
 
@@ -40,7 +40,7 @@ def command(reach: Reach, job: JobName, errors: bool, follow: bool, as_json: boo
     if as_json:
         raise Unsupported("cannot print a job's output as JSON: it is bytes, and printed as they are")
     for piece in _pieces(reach, job, errors=errors, follow=follow):
-        _write(piece)
+        write_bytes(piece)
     return ExitCode.DONE
 
 
@@ -86,14 +86,3 @@ def _become(detail: JobDetail) -> None:
         os.setresuid(job.uid, job.uid, job.uid)
     except OSError as error:
         raise from_errno(error.errno or 0, "become", f"user {job.uid}, to read the output of job {job.attempt}") from None
-
-
-def _write(piece: bytes) -> None:
-    left = memoryview(piece)
-    while left:
-        try:
-            left = left[os.write(1, left) :]
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise OutputLost(f"standard output: {error.strerror}") from error

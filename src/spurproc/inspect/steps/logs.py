@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Literal
 
 import click
 
 from spurproc.client.step import Step
-from spurproc.command_line.output import OutputLost, json_option
+from spurproc.command_line.output import json_option, write_bytes
 from spurproc.errors import InvalidArgument, SpurprocError, Unsupported
 from spurproc.inspect.exit_code import ExitCode
 from spurproc.inspect.steps.arguments import state_dir_argument, step_argument
@@ -33,7 +32,7 @@ def command(state_dir: str, runtime_id: RuntimeId, stream: str | None, follow: b
         raise Unsupported("cannot print a step's output as JSON: it is bytes, and printed as they are")
     name: Literal["stdout", "stderr"] = "stderr" if stream == "stderr" else "stdout"
     for piece in _pieces(Step.open(state_dir, runtime_id), name, follow=follow):
-        _write(piece)
+        write_bytes(piece)
     return ExitCode.HOLDS
 
 
@@ -46,14 +45,3 @@ def _pieces(step: Step, stream: Literal["stdout", "stderr"], *, follow: bool) ->
         return step.logs(stream=stream, follow=follow)
     except InvalidArgument as error:
         raise _NoOutput(str(error)) from None
-
-
-def _write(piece: bytes) -> None:
-    left = memoryview(piece)
-    while left:
-        try:
-            left = left[os.write(1, left) :]
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise OutputLost(f"standard output: {error.strerror}") from error
