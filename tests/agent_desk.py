@@ -128,6 +128,10 @@ class FixedDesk:
         self.drained = None
         return changed
 
+    def drains(self, *, sees_all: bool) -> tuple[DrainView, ...]:
+        """The operator's: who sees all makes no difference."""
+        return () if self.drained is None else (self.drained,)
+
     def status(self, *, sees_all: bool) -> NodeStatus:
         """All attempts are held."""
         held = [HeldView(attempt=attempt, uid=self.uids[attempt], why="it cannot be ended") for attempt in self.now]
@@ -140,7 +144,7 @@ class FixedDesk:
             registered=True,
             totals=_TOTALS,
             free=_TOTALS,
-            drains=() if self.drained is None else (self.drained,),
+            drains=self.drains(sees_all=sees_all),
             jobs={"running": len(self.now)},
             held=tuple(held),
             problems=("a reading failed: \x1b[31mred",) if sees_all else (),

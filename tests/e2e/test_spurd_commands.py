@@ -68,9 +68,19 @@ def test_a_script_that_is_hardly_meant_is_warned_about(spurd: Spurd, script: Pat
     said = spurd.here("submit", script)
     assert said.out.splitlines() == [
         "submitted job 1",
-        "warning: its lines end with CR LF, so the name of its interpreter ends with a CR",
+        "warning: its first line ends with CR LF, so the name of its interpreter ends with a CR",
     ]
     assert len(spurd.json("submit", script)["warnings"]) == 1
+
+
+def test_who_submits_to_a_drained_node_is_told_why_the_job_waits(spurd: Spurd, script: Path) -> None:
+    """Once: said again with its key, it may have run since."""
+    assert spurd.here("drain", "--why", "a new disk").code == 0
+    said = spurd.here("submit", "--key", "k", script)
+    assert (said.code, said.out.splitlines()[1:]) == (0, ["warning: it waits, for the node is drained: a new disk"])
+    assert spurd.json("submit", "--key", "k", script)["warnings"] == []
+    assert spurd.here("undrain").code == 0
+    assert spurd.json("submit", script)["warnings"] == []
 
 
 def test_who_asks_for_a_limit_is_told_where_nobody_is_held_to_it(desk: AgentDesk, spurd: Spurd, script: Path) -> None:

@@ -145,7 +145,8 @@ def test_the_interpreter_is_the_first_word(line: bytes) -> None:
 
 
 def test_what_was_hardly_meant_is_said() -> None:
-    assert "interpreter" in script_warnings(b"#!/bin/sh\r\nexit\r\n")[0]
+    assert "the name of its interpreter ends" in script_warnings(b"#!/bin/sh\r\nexit\r\n")[0]
+    assert "the argument of its interpreter ends" in script_warnings(b"#!/usr/bin/env sh\r\nexit\r\n")[0]
     assert "CR LF" in script_warnings(b"#!/bin/sh\nexit\r\n")[0]
     assert script_warnings(b"#! /bin/sh -e\nexit\n") == ()
     assert script_warnings(b"#!/bin/sh") == ()

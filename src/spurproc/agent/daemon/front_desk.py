@@ -29,7 +29,7 @@ from spurproc.agent.resources.request import ResourceRequest
 from spurproc.agent.service.desk import AttemptNow, Places, Reservation
 from spurproc.agent.service.news import JobNews
 from spurproc.agent.service.replies import NodeStatus
-from spurproc.agent.service.shown import HeldView
+from spurproc.agent.service.shown import DrainView, HeldView
 from spurproc.agent.store.attempt_row import AttemptState
 from spurproc.agent.store.drains import OPERATOR, Drain, DrainKind
 from spurproc.core.cgroup.root import find_cgroup_root
@@ -163,6 +163,10 @@ class FrontDesk:
         lifted += [await lift(self._around, DrainKind.SYSTEM, cause) for cause in HOOK_DRAINS]
         return any(lifted)
 
+    def drains(self, *, sees_all: bool) -> tuple[DrainView, ...]:
+        """See `Desk`."""
+        return tuple(drain_view(drain, sees_all=sees_all) for drain in self._around.drains)
+
     def status(self, *, sees_all: bool = True) -> NodeStatus:
         """See `Desk`."""
         resources = self._around.resources
@@ -176,7 +180,7 @@ class FrontDesk:
             totals=resources.inventory,
             free=resources.free,
             missing=resources.missing,
-            drains=tuple(drain_view(drain, sees_all=sees_all) for drain in self._around.drains),
+            drains=self.drains(sees_all=sees_all),
             jobs=Counter(attempt.state.value for attempt in self._attempts),
             held=tuple(self._held()),
             not_enforced=self.not_enforced,
@@ -191,9 +195,8 @@ class FrontDesk:
 
     async def alloc(self, request: ResourceRequest, *, uid: int) -> Reservation:
         """See `Desk`."""
-        if self._around.drains:
-            why = drain_view(self._around.drains[0], sees_all=False).why
-            raise Busy(errno.EBUSY, f"cannot reserve: the node drains: {why}")
+        for drain in self.drains(sees_all=False):
+            raise Busy(errno.EBUSY, f"cannot reserve: the node drains: {drain.why}")
         if not self._around.resources.ever_fits(request):
             raise Unsupported(self._why_not(request, never=True))
         if await self.controller.next_head() is not None:

@@ -36,7 +36,8 @@ def script_warnings(script: bytes) -> tuple[str, ...]:
     """What can be run, and most likely is not what was meant."""
     first, _, rest = script.partition(b"\n")
     if first.endswith(b"\r"):
-        return ("its lines end with CR LF, so the name of its interpreter ends with a CR",)
+        what = "the name of its interpreter" if interpreter_of(script).endswith("\r") else "the argument of its interpreter"
+        return (f"its first line ends with CR LF, so {what} ends with a CR",)
     if b"\r\n" in rest:
         return ("lines of it end with CR LF: most interpreters take the CR for a part of the line",)
     return ()

@@ -84,8 +84,15 @@ class Answers:
             raise InvalidArgument(f"script: it has more than {self._desk.script_limit_bytes} bytes")
         await self._desk.await_registered()
         done = await self._controller.submit(request.spec, submitted_by=caller.peer.uid, key=request.key)
-        warnings = () if script is None else script_warnings(script)
-        return Submitted(job_id=done.job_id, repeated=done.repeated, warnings=(*warnings, *self._not_held_to(request.spec)))
+        warnings = [*(() if script is None else script_warnings(script)), *self._not_held_to(request.spec)]
+        if not done.repeated:
+            warnings += self._waits(caller)
+        return Submitted(job_id=done.job_id, repeated=done.repeated, warnings=tuple(warnings))
+
+    def _waits(self, caller: Caller) -> list[str]:
+        drains = self._desk.drains(sees_all=self._permission.is_root(caller.peer.uid))
+        whys = "; ".join(dict.fromkeys(drain.why or drain.cause for drain in drains))
+        return [f"it waits, for the node is drained: {whys}"] if drains else []
 
     def _not_held_to(self, spec: JobSpec) -> list[str]:
         """What it asks for by itself and gets no limit of: each job has CPUs, and is pinned to them wherever it runs."""

@@ -12,6 +12,7 @@ from spurproc.agent.resources.allocation import Allocation
 from spurproc.agent.resources.request import ResourceRequest
 from spurproc.agent.service.news import JobNews
 from spurproc.agent.service.replies import NodeStatus
+from spurproc.agent.service.shown import DrainView
 from spurproc.core.tree.termination import KillPlan
 from spurproc.proto.attempt_id import AttemptId
 from spurproc.proto.raw_text import RawText
@@ -100,6 +101,10 @@ class Desk(Protocol):
 
     async def undrain(self, *, uid: int) -> bool:
         """Lift it. False: there was none."""
+        ...
+
+    def drains(self, *, sees_all: bool) -> tuple[DrainView, ...]:
+        """Why the node starts nothing new; none where it does. `sees_all` as for `status`. Does not block."""
         ...
 
     def status(self, *, sees_all: bool) -> NodeStatus:
