@@ -42,6 +42,7 @@ class Orders(Books):
         self._clock = clock
         self._head: Head | None = None
         self._head_known = False
+        self._looking = asyncio.Lock()
         self.totals: Inventory | None = None
         """What the node has in all, once it is registered."""
         self.orders = asyncio.Event()
@@ -54,15 +55,24 @@ class Orders(Books):
         """Those of them that somebody has asked for since it was said last, whether or not the node knows."""
 
     async def next_head(self) -> Head | None:
-        """What is next in the queue. One that cannot be read is held, and stops no other."""
-        while not self._head_known:
-            self._head_known = True
-            await self._see(await self._database.read(queue.head))
+        """What is next in the queue. One that cannot be read is held, and stops no other.
+
+        Who asks while somebody looks waits for that: what is not known yet is no empty queue.
+        """
+        async with self._looking:
+            while not self._head_known:
+                self._head_known = True
+                try:
+                    await self._see(await self._database.read(queue.head))
+                except BaseException:
+                    self._forget_head()
+                    raise
         return self._head
 
     async def _see(self, found: Head | queue.Unreadable | None) -> None:
         """What was the next when it was read; whoever has changed the queue since says so after us."""
         if isinstance(found, queue.Unreadable):
+            self._forget_head()
             await self._hold(found.job_id, found.why)
         else:
             self._head = found
