@@ -195,6 +195,12 @@ class Orders:
         self._desk.registered.set()
         return "testnode"
 
+    async def shrink(self, cpus: int) -> str:
+        """To so many CPUs."""
+        totals = Inventory(cpus=tuple(range(cpus)))
+        await self._link.register(NodeDescription(node="testnode", boot_id="b" * 32, version=VERSION, totals=totals))
+        return str(cpus)
+
     async def limit_time(self, time_limit_s: float) -> str:
         """The node's own, from now on."""
         self._desk.time_limit_s = time_limit_s

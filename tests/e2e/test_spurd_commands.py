@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from spurproc.agent.cli.connection import AgentClient
 from spurproc.agent.cli.main import COMMANDS
 from tests.agent_service import AgentDesk
 from tests.inspect_program import COLUMNS, plain
+from tests.relatives import NOBODY, in_fork
 from tests.spurd_command import Spurd, assert_one_line, ended, line_of
 
 SCRIPT = "#!/bin/sh\necho hello\n"
@@ -81,6 +83,25 @@ def test_who_submits_to_a_drained_node_is_told_why_the_job_waits(spurd: Spurd, s
     assert spurd.json("submit", "--key", "k", script)["warnings"] == []
     assert spurd.here("undrain").code == 0
     assert spurd.json("submit", script)["warnings"] == []
+
+
+@pytest.mark.needs_root
+def test_a_job_for_what_has_vanished_is_named(desk: AgentDesk, spurd: Spurd) -> None:
+    """Nothing is started before it, so whoever waits finds it here; whose it is, only those who may see it."""
+
+    def seen_by_another() -> list[str]:
+        with AgentClient.connect(desk.folder / "control.sock") as client:
+            return list(client.status().problems)
+
+    before = spurd.json("status")["problems"]
+    spurd.json("submit", "--cpus", "4", "--", "true")
+    assert spurd.json("status")["problems"] == before
+    desk.do("shrink", 2)
+    why = "is the next in the queue, and the node has not got what it wants by now: CPUs: 4 wanted, 2 there"
+    assert spurd.json("status")["problems"] == [*before, f"job 1 {why}"]
+    assert in_fork(seen_by_another, uid=NOBODY) == [f"another user's job {why}"]
+    desk.do("shrink", 4)
+    assert spurd.json("status")["problems"] == before
 
 
 def test_who_asks_for_a_limit_is_told_where_nobody_is_held_to_it(desk: AgentDesk, spurd: Spurd, script: Path) -> None:

@@ -32,7 +32,7 @@ from spurproc.agent.service.replies import (
 from spurproc.agent.service.requests import Cancel, Drain, Jobs, Requeue, Resume, Show, Status, Submit, Suspend, Undrain
 from spurproc.agent.service.shown import AttemptView, JobView
 from spurproc.agent.service.views import attempt_view, job_view, program_view
-from spurproc.errors import AlreadyGone, InvalidArgument, RecordInvalid
+from spurproc.errors import AlreadyGone, InvalidArgument, RecordInvalid, SpurprocError
 from spurproc.proto.attempt_id import AttemptId
 
 __all__ = ["Answers"]
@@ -159,7 +159,20 @@ class Answers:
     async def _status(self, caller: Caller, _request: Status) -> Reply:
         status: NodeStatus = self._desk.status(sees_all=self._permission.is_root(caller.peer.uid))
         held = tuple(one for one in status.held if self._permission.sees(caller.peer.uid, one.uid))
-        return msgspec.structs.replace(status, held=held)
+        return msgspec.structs.replace(status, held=held, problems=(*status.problems, *await self._stuck(caller)))
+
+    async def _stuck(self, caller: Caller) -> list[str]:
+        """Nobody else would say why an idle node starts nothing."""
+        try:
+            found = await self._controller.stuck()
+        except SpurprocError as error:
+            return [f"the queue cannot be read: {error}"]
+        if found is None:
+            return []
+        job, shortages = found
+        which = f"job {job.job_id}" if self._permission.sees(caller.peer.uid, job.uid) else "another user's job"
+        short = "; ".join(f"{one.what}: {one.wanted} wanted, {one.total} there" for one in shortages)
+        return [f"{which} is the next in the queue, and the node has not got what it wants by now: {short}"]
 
     async def job_of(self, caller: Caller, job_id: int) -> JobRecord:
         """A job that the peer may see. Raises AlreadyGone, in the same words whether there is none or it is another user's."""
