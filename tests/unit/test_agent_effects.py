@@ -14,6 +14,7 @@ from spurproc.agent.attempts.blocking import Blocking
 from spurproc.agent.attempts.effect import Effect
 from spurproc.agent.attempts.effects import EffectRunner
 from spurproc.agent.attempts.event import AttemptEvent
+from spurproc.agent.attempts.records import record
 from spurproc.agent.attempts.reporting import offer
 from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.controller.link import Acknowledged, AttemptReport
@@ -22,8 +23,8 @@ from spurproc.agent.log import open_log
 from spurproc.agent.node.state_dir import StateDir
 from spurproc.agent.resources.allocation import Allocation
 from spurproc.agent.resources.table import ResourceTable
-from spurproc.agent.store.attempt_row import AttemptState
-from spurproc.agent.store.attempts import accept, record_end
+from spurproc.agent.store.attempt_row import AttemptState, CancelIntent
+from spurproc.agent.store.attempts import accept, find, record_end
 from spurproc.agent.store.database import Database
 from spurproc.agent.store.mark import MarkFile
 from spurproc.agent.store.schema import AGENT_SCHEMA
@@ -59,6 +60,26 @@ def _around(path: Path, held: ExitStack) -> Surroundings:
 def _ended(connection: sqlite3.Connection) -> None:
     accept(connection, ATTEMPT, job_spec(), ALLOCATION, at=1.0)
     record_end(connection, ATTEMPT, exited(0))
+
+
+def test_a_word_to_end_that_came_with_the_end_is_as_durable_as_that(tmp_path: Path) -> None:
+    """The report tells of both, by whichever agent."""
+    database = Database.open(tmp_path / "agent.db", AGENT_SCHEMA)
+    intent = CancelIntent(uid=7, why="no need", at=1.0)
+    attempt = Attempt(id=ATTEMPT, allocation=ALLOCATION, accepted_at=1.0, uid=0, cancel=intent, end=exited(0))
+    ended = record(attempt, (Effect.RECORD_END,), at=2.0)
+
+    async def scene() -> None:
+        await database.write(lambda connection: accept(connection, ATTEMPT, job_spec(), ALLOCATION, at=1.0))
+        assert ended is not None
+        await database.write(ended)
+        row = await database.read(lambda connection: find(connection, ATTEMPT))
+        assert row is not None
+        assert (row.cancel, row.end) == (intent, exited(0))
+        assert Attempt.of_row(row).report() == attempt.report()
+        await database.close()
+
+    asyncio.run(scene())
 
 
 def test_what_comes_before_the_answer_to_its_report_does_not_forget_it(tmp_path: Path) -> None:

@@ -51,6 +51,8 @@ class Attempt:
     turns: int = 0
     """How often somebody has begun or ended to suspend or resume it: what was looked at in between is old."""
     trace: Trace = field(default_factory=Trace)
+    noted_not_enforced: tuple[str, ...] = ()
+    """Of one that was over before this agent: its trace is not looked for any more."""
     held_because: str | None = None
     hook_failure: str = ""
     end: ExitInfo | None = None
@@ -82,6 +84,7 @@ class Attempt:
             end=row.end,
             started_at=row.started_at,
             node_fault=row.node_fault,
+            noted_not_enforced=() if row.end is None else Trace(row.launched or b"").not_enforced,
             reported=Obligation.REPORT in row.outcomes,
             refusals=row.report_refusals,
             refused_because=row.report_refused_because,
@@ -98,6 +101,11 @@ class Attempt:
         )
 
     @property
+    def not_enforced(self) -> tuple[str, ...]:
+        """The files of the limits that it was to be held to, and is not."""
+        return self.trace.not_enforced or self.noted_not_enforced
+
+    @property
     def owes_a_refused_report(self) -> bool:
         """Whether that is all that it owes, and the controller will never take it."""
         return self.state is AttemptState.REPORTING and self.refused_because is not None
@@ -112,5 +120,5 @@ class Attempt:
             node_fault=self.node_fault,
             started_at=self.started_at,
             ended_at=end.observed_at,
-            not_enforced=self.trace.not_enforced,
+            not_enforced=self.not_enforced,
         )

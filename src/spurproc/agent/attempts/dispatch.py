@@ -187,8 +187,12 @@ class Attempts:
                 self.runner.post(attempt, AttemptEvent.BEGIN)
 
     def cancel(self, attempt: Attempt, intent: CancelIntent) -> None:
-        """End exactly this one. The first intent stands, and its kill plan is begun once: to ask again puts nothing off."""
-        attempt.cancel = attempt.cancel or intent
+        """End exactly this one. The first intent stands, and its kill plan is begun once: to ask again puts nothing off.
+
+        Of one that is over nobody says that it was told to end.
+        """
+        if attempt.state in LIVE:
+            attempt.cancel = attempt.cancel or intent
         if attempt.state is AttemptState.ACCEPTED:
             self._waiting.pop(attempt.id, None)
         self.runner.post(attempt, AttemptEvent.CANCEL)

@@ -36,7 +36,7 @@ def record(attempt: Attempt, effects: tuple[Effect, ...], *, at: float) -> Body 
     if not attempt.has_row:
         if Effect.RECORD_END not in effects:
             return None
-        bodies = [_row(attempt), *([] if attempt.cancel is None else [_cancel(attempt, at)]), *bodies]
+        bodies = [_row(attempt), *bodies]
 
     def body(connection: sqlite3.Connection) -> None:
         for each in bodies:
@@ -67,8 +67,14 @@ def _cancel(attempt: Attempt, _: float) -> Body:
 
 def _end(attempt: Attempt, _: float) -> Body:
     end = attempt.end or ExitInfo.unknown("nobody has said how it ended")
-    started_at, fault = attempt.started_at, attempt.node_fault
-    return lambda connection: record_end(connection, attempt.id, end, started_at=started_at, node_fault=fault)
+    started_at, fault, intent = attempt.started_at, attempt.node_fault, attempt.cancel
+
+    def body(connection: sqlite3.Connection) -> None:
+        if intent is not None:  # it may have come when the end was on its way
+            intend_cancel(connection, attempt.id, intent)
+        record_end(connection, attempt.id, end, started_at=started_at, node_fault=fault)
+
+    return body
 
 
 def _drain(cause: str) -> Callable[[Attempt, float], Body]:

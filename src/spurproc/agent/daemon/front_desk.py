@@ -94,7 +94,7 @@ class FrontDesk:
             held_because=_why_held(known),
             allocation=known.allocation if known.has_claim else None,
             started_at=known.started_at,
-            not_enforced=known.trace.not_enforced,
+            not_enforced=known.not_enforced,
         )
 
     def places(self, attempt: AttemptId, spec: JobSpec) -> Places:
