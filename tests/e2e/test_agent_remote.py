@@ -137,6 +137,21 @@ def test_what_its_controller_has_given_up_is_over_though_it_takes_no_report(tmp_
         assert (agent.ask("attempts"), agent.folders()) == ({}, NOTHING_LEFT)
 
 
+def test_that_it_was_given_up_is_known_to_the_next_agent(tmp_path: Path, machine: RemoteMachine) -> None:
+    machine.do(lambda controller: controller.refused.add(AttemptId(1, 1)))
+    machine.do(lambda controller: controller.losing.update({AttemptReport: [Loss.MESSAGE] * 99}))
+    with Agents(tmp_path / "state", _BEATS, remote=machine.path).start() as agent:
+        machine.do(lambda controller: controller.submit(_script("sleep 600")))
+        agent.until("1.1", "running")
+        machine.do(lambda controller: controller.reclaim(AttemptId(1, 1)))
+        agent.until("1.1", "reporting")
+        agent.kill()
+        machine.do(lambda controller: controller.losing.clear())
+        agent.start()
+        agent.await_fact("forgotten")
+        assert agent.ask("attempts") == {}
+
+
 def test_a_cancel_is_said_until_it_is_heard_and_a_refused_report_hinders_no_other(tmp_path: Path, machine: RemoteMachine) -> None:
     """Over a restart of the agent and one of the controller."""
     machine.do(lambda controller: controller.refused.add(AttemptId(1, 1)))

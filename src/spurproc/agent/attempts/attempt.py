@@ -81,6 +81,7 @@ class Attempt:
             begun=True,
             cancel=row.cancel,
             was_to_end=row.cancel is not None,
+            given_up=row.cancel is not None and row.cancel.given_up,
             end=row.end,
             started_at=row.started_at,
             node_fault=row.node_fault,

@@ -67,9 +67,9 @@ class Surroundings:
     ending: bool = False
     """The agent is on its way out."""
 
-    def intent(self, why: str, *, uid: int | None = None) -> CancelIntent:
-        """That something is to end, from now on. Without `uid` it is the agent itself who wants that."""
-        return CancelIntent(uid=uid, why=why, at=self.clock(), at_boot_s=boot_clock.boot_s())
+    def intent(self, why: str, *, uid: int | None = None, given_up: bool = False) -> CancelIntent:
+        """That something is to end, from now on. Without `uid` it is the agent itself who wants that, or its controller."""
+        return CancelIntent(uid=uid, why=why, at=self.clock(), at_boot_s=boot_clock.boot_s(), given_up=given_up)
 
     @property
     def halted(self) -> bool:

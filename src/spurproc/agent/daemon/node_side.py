@@ -38,7 +38,7 @@ def node_side(around: Surroundings, attempts: Attempts) -> NodeSide:
         attempt.given_up = True
         if attempt.cancel is None:
             why = order.why or "the controller has given it up"
-            attempts.cancel(attempt, around.intent(why))
+            attempts.cancel(attempt, around.intent(why, given_up=True))
 
     def may_speak() -> None:
         try:

@@ -55,6 +55,8 @@ class CancelIntent(msgspec.Struct, frozen=True, kw_only=True):
     """Wall clock."""
     at_boot_s: float | None = None
     """The same moment by `boot_clock`, which no step of the wall clock moves. None in a record of an agent that did not know."""
+    given_up: bool = False
+    """By its controller, which waits for no report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
