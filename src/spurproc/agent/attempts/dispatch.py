@@ -117,7 +117,7 @@ class Attempts:
         if self.has(order.attempt):
             return
         if self.finished.covers(order.attempt):
-            self.finished.tell_again(order.attempt)
+            self.finished.tell_again(order.attempt, order.spec)
             return
         later = max((one.id for one in self._of_job.get(order.attempt.job_id, ())), default=order.attempt)
         if later > order.attempt:

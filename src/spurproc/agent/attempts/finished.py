@@ -11,6 +11,7 @@ from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.attempts.tasks import Spawn
 from spurproc.agent.controller.link import AttemptReport
 from spurproc.agent.controller.registration import BackOff
+from spurproc.agent.jobs.job_spec import JobSpec
 from spurproc.agent.store.finished import JOBS_KEPT, load_finished, report_of
 from spurproc.core.exit_info import ExitInfo
 from spurproc.errors import AlreadyGone, RecordInvalid
@@ -37,8 +38,7 @@ class Finished:
 
     async def load(self) -> None:
         """At a start."""
-        for attempt in await self._around.database.read(load_finished):
-            self.add(attempt)
+        self._last = await self._around.database.read(load_finished)
 
     def add(self, attempt: AttemptId) -> None:
         """It is over, and the store says so."""
@@ -60,14 +60,14 @@ class Finished:
         """Whether that is about to be told again."""
         return attempt in self._answering
 
-    def tell_again(self, attempt: AttemptId) -> None:
-        """What was told of it; of one before the latest of its job nobody knows that any more."""
+    def tell_again(self, attempt: AttemptId, spec: JobSpec) -> None:
+        """What was told of it, if it ran this; of one before the latest of its job nobody knows that any more."""
         self._answering.add(attempt)
-        self._spawn(Attempt(id=attempt, allocation=None, accepted_at=0.0, uid=0), self._tell)
+        self._spawn(Attempt(id=attempt, allocation=None, accepted_at=0.0, uid=0), partial(self._tell, spec))
 
-    async def _tell(self, attempt: Attempt) -> None:
+    async def _tell(self, spec: JobSpec, attempt: Attempt) -> None:
         try:
-            content = await self._around.database.read(partial(report_of, attempt=attempt.id))
+            content = await self._around.database.read(partial(report_of, attempt=attempt.id, spec=spec))
             report = decode(content, AttemptReport, f"the report of attempt {attempt.id}")
         except (AlreadyGone, RecordInvalid) as error:
             why = f"it, or a later attempt of its job, was run: {error}"

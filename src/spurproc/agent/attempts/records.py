@@ -118,8 +118,8 @@ def _forgotten(attempt: Attempt, _: float) -> Body:
 
     def body(connection: sqlite3.Connection) -> None:
         discharge(connection, attempt.id, Obligation.SPOOL, "removed")
-        forget(connection, attempt.id)
         remember(connection, attempt.id, report)
+        forget(connection, attempt.id)
 
     return body
 

@@ -48,9 +48,10 @@ CREATE TABLE node_values (
 _FINISHED = """
 CREATE TABLE finished (
     number INTEGER NOT NULL PRIMARY KEY,
-    job_id INTEGER NOT NULL UNIQUE,
-    run_attempt INTEGER NOT NULL,
-    report BLOB NOT NULL
+    job_id INTEGER NOT NULL UNIQUE CHECK (job_id >= 1),
+    run_attempt INTEGER NOT NULL CHECK (run_attempt BETWEEN 1 AND 4294967295),
+    report BLOB NOT NULL,
+    spec_digest BLOB
 );
 """
 
