@@ -24,6 +24,17 @@ def test_a_job_runs_and_is_told_and_leaves_nothing(tmp_path: Path) -> None:
         assert agent.ask("claims") == {}
 
 
+def test_who_cannot_say_what_it_does_does_it_all_the_same(tmp_path: Path) -> None:
+    """Its log goes to a disk that is full."""
+    with Agents(tmp_path / "state") as agent:
+        log, agent.log = agent.log, Path("/dev/full")
+        agent.start()
+        agent.log = log
+        assert agent.ended(agent.submit("exit 3")) == "exited 3"
+        agent.until("1.1", "none")
+        assert agent.stop() == 0
+
+
 def test_a_killed_agent_leaves_its_job_alone_and_finds_it_again(tmp_path: Path) -> None:
     """The same process, one output, its true end; and the CPUs that it was given are given to nobody else."""
     gate = Gate(tmp_path / "gate")

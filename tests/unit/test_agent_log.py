@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 
 import pytest
 
@@ -16,6 +18,18 @@ def test_what_a_user_chooses_is_text_on_one_line(capsys: pytest.CaptureFixture[s
     line = capsys.readouterr().err
     assert line.endswith(r''' level=info event="the node drains" why="\x1b[31m red\nlevel=error \u202e\xff"''' + "\n")
     assert line[:-1].isprintable()
+
+
+def test_what_nobody_reads_any_more_is_lost_and_nothing_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is it kept, to come in the middle of a later line."""
+    read, write = os.pipe()
+    with os.fdopen(write, "w", encoding="utf-8") as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        log = open_log("info", "text")
+        os.close(read)
+        log.info("the reader is gone")
+    monkeypatch.setattr(sys, "stderr", None)
+    open_log("info", "text").info("there was none")
 
 
 def test_in_json_it_is_what_it_was(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import MutableMapping
+from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -16,6 +17,22 @@ __all__ = ["open_log"]
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
+class _Stderr:
+    """Where the lines go. One that cannot be written, to a full disk or to nobody any more, is lost, and nothing else with it."""
+
+    def __init__(self) -> None:
+        stream = sys.stderr and sys.stderr.buffer  # None: it was closed when we were started
+        self._file: Any = getattr(stream, "raw", stream)  # past the buffer, which would keep what it could not write
+
+    def msg(self, line: str) -> None:
+        """With the end of the line."""
+        if self._file is not None:
+            with suppress(OSError):
+                self._file.write(f"{line}\n".encode("utf-8", "backslashreplace"))
+
+    debug = info = warning = error = msg
+
+
 def open_log(level: str, form: str) -> Any:
     """To stderr. `form`: `json`, or `text` for people and for journald, which has the time itself."""
     last: Any = (
@@ -24,7 +41,7 @@ def open_log(level: str, form: str) -> Any:
         else structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"], drop_missing=True, bool_as_flag=False)
     )
     return structlog.wrap_logger(
-        structlog.PrintLogger(sys.stderr),
+        _Stderr(),
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
