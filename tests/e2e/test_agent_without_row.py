@@ -78,13 +78,13 @@ def test_one_that_nobody_knows_anything_of_is_over_when_it_ends(tmp_path: Path) 
 
 
 def test_a_step_of_somebody_else_keeps_jobs_waiting_until_it_has_ended(tmp_path: Path) -> None:
-    """What it holds nobody knows. No restart is needed, and nobody who lifts a drain."""
+    """What it holds nobody knows. No restart is needed, and nobody who lifts a drain. Its id, the last of all, is no bound."""
     gate = Gate(tmp_path / "gate")
     with Agents(tmp_path / "state").start() as agent:
         agent.kill()
-        agent.steps.launch(gate.script("exit 4"), runtime_id=RuntimeId(77, 1, 0))
+        agent.steps.launch(gate.script("exit 4"), runtime_id=RuntimeId(2**63 - 1, 1, 0))
         agent.start()
-        assert ["step 77.1.0" in drain for drain in agent.ask("drains")] == [True]
+        assert [f"step {2**63 - 1}.1.0" in drain for drain in agent.ask("drains")] == [True]
         job = agent.submit("exit 3")
         assert agent.ask(f"job {job}")[0] == "queued"
         gate.open()

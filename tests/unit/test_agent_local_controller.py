@@ -129,7 +129,10 @@ def test_no_id_is_given_that_a_step_folder_has(opened: Open) -> None:
             await controller.floor(41)
             await controller.floor(7)
             assert (await controller.submit(job_spec(), submitted_by=0)).job_id == 42
+            await controller.floor(2**62)
             await controller.floor(2**63 - 1)
+            assert (await controller.submit(job_spec(), submitted_by=0)).job_id == 2**62 + 1
+            await controller._database.write(lambda store: store.execute("UPDATE counters SET next = ?", (2**63 - 1,)))
             with pytest.raises(Unsupported, match="the last job"):
                 await controller.submit(job_spec(), submitted_by=0)
             for nonsense in (0, 2**63):

@@ -39,6 +39,7 @@ __all__ = [
 ]
 
 _JOB_LAST = 2**63 - 2
+_COUNTED_LAST = 2**62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,8 +135,10 @@ def last_number(connection: sqlite3.Connection, counter: str) -> int:
 
 
 def raise_floor(connection: sqlite3.Connection, job_id: int) -> None:
-    """No job gets this id, or one below, from now on."""
-    connection.execute("UPDATE counters SET next = ? WHERE name = 'job' AND next <= ?", (min(job_id, _JOB_LAST) + 1, job_id))
+    """No job gets this id, or one below, from now on. One that no queue counts so far to is somebody else's, and no bound."""
+    if job_id > _COUNTED_LAST:
+        return
+    connection.execute("UPDATE counters SET next = ? WHERE name = 'job' AND next <= ?", (job_id + 1, job_id))
 
 
 def find_job(connection: sqlite3.Connection, job_id: int) -> JobRecord:
