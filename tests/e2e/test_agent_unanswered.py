@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import signal
+import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from spurproc import KillPlan, Pidfd
 from spurproc.proto.runtime_id import BATCH_STEP
+from spurproc.version import VERSION
 from tests.agents import NOTHING_LEFT, Agents
 from tests.spurd_program import HUNG_VARIABLE
 
@@ -54,6 +56,26 @@ def test_one_whose_job_is_cancelled_holds_that_up_no_longer(tmp_path: Path) -> N
     with _hung(tmp_path, "trap '' TERM; while :; do sleep 0.1; done") as (agent, _):
         agent.ask("cancel 1")
         _over(agent, "killed by SIGKILL")
+
+
+def test_a_host_that_says_nothing_is_named_and_holds_up_no_agent(tmp_path: Path) -> None:
+    """Also where as many wait for it as may: it alone tells the end, once it goes on."""
+    with _hung(tmp_path, "exec sleep 1000") as (agent, leader):
+        descriptor = agent.steps.descriptor_of(1, 1, BATCH_STEP)
+        with descriptor.host.open() as host, ExitStack() as waiting:
+            host.send_signal(signal.SIGSTOP)
+            with suppress(BlockingIOError):
+                for _ in range(1000):
+                    end = waiting.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+                    end.setblocking(False)
+                    end.connect(str(agent.steps.path / f"host-{VERSION}" / "host.sock"))
+            agent.steps.kill(descriptor.supervisor)
+            leader.send_signal(signal.SIGUSR1)
+            assert f"its host, process {descriptor.host.pid}, has not seen to it" in agent.await_fact("held up")
+            host.send_signal(signal.SIGCONT)
+        assert agent.ended(1) == "killed by SIGUSR1"
+        agent.until("1.1", "none")
+        assert agent.ask("problems") == []
 
 
 def test_one_that_keeps_no_time_limit_is_not_needed_for_it(tmp_path: Path) -> None:

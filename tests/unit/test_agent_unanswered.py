@@ -96,7 +96,6 @@ def test_nothing_is_ended_before_its_time(monkeypatch: pytest.MonkeyPatch) -> No
     "between",
     [
         pytest.param(_seen(_GONE, supervised=True), id="it answers"),
-        pytest.param(_seen(_GONE, supervisor=_GONE), id="it is dead, which its host sees"),
         pytest.param(_seen(_GONE, supervisor=_UNKNOWN), id="nobody can tell whether it lives"),
         pytest.param(_seen(_ALIVE), id="its leader lives"),
     ],
@@ -104,6 +103,13 @@ def test_nothing_is_ended_before_its_time(monkeypatch: pytest.MonkeyPatch) -> No
 def test_what_was_seen_counts_only_in_a_row(between: Seen) -> None:
     assert _Scene().look(_seen(_GONE), between) == (False, 0)
     assert _Scene().look(_seen(_GONE), between, _seen(_GONE)) == (True, 0)
+
+
+def test_one_that_is_dead_waits_for_its_host_which_is_named() -> None:
+    dead = _seen(_GONE, supervisor=_GONE)
+    assert _Scene().look(*[dead] * 3) == (True, 0)
+    assert _Scene().look(_seen(_GONE), dead, _seen(_GONE)) == (True, 0)
+    assert _Scene().look(dead, _seen(_GONE, supervised=True)) == (False, 0)
 
 
 def test_another_supervisor_has_its_own_time() -> None:

@@ -7,7 +7,17 @@ import os
 import select
 import shutil
 import sys
-from _socket import AF_UNIX, MSG_DONTWAIT, MSG_NOSIGNAL, SCM_RIGHTS, SOCK_CLOEXEC, SOCK_SEQPACKET, SOL_SOCKET, socket
+from _socket import (
+    AF_UNIX,
+    MSG_DONTWAIT,
+    MSG_NOSIGNAL,
+    SCM_RIGHTS,
+    SOCK_CLOEXEC,
+    SOCK_NONBLOCK,
+    SOCK_SEQPACKET,
+    SOL_SOCKET,
+    socket,
+)
 from array import array
 from collections.abc import Generator, Sequence
 from contextlib import closing
@@ -31,6 +41,8 @@ __all__ = ["PROGRAM_VARIABLE", "HostLink"]
 PROGRAM_VARIABLE = "SPURPROC_STEPD"
 """Environment variable: the program to start as the host. Else `spurstepd` beside the running Python, then on PATH."""
 _START_WITHIN_S = 30.0
+_LET_IN_WITHIN_S = 10.0
+_LOOK_S = 0.05
 _TRIES = 5
 
 
@@ -57,7 +69,7 @@ class HostLink:
         """As `open`, for who waits in another way: what to wait for next, until it returns the link."""
         with open_host_folder(state) as folder:
             for _ in range(_TRIES):
-                end = _connected(folder)
+                end = yield from _connecting(folder)
                 if end is not None:
                     return cls(end)
                 yield from _starting(state)
@@ -89,10 +101,23 @@ class HostLink:
         self._socket.close()
 
 
+def _connecting(folder: PrivateFolder) -> Generator[Watch, None, socket | None]:
+    """None where nobody listens. Whoever waits in another way is not held up by a host that lets nobody in, for it hangs."""
+    deadline = deadline_after(_LET_IN_WITHIN_S)
+    while True:
+        try:
+            return _connected(folder)
+        except BlockingIOError:  # all who may wait there do
+            if has_passed(deadline):
+                raise from_errno(errno.EAGAIN, "reach", f"the host in {folder.path!r}, which lets nobody in") from None
+        yield Watch(entries=(), timeout_s=_LOOK_S)
+
+
 def _connected(folder: PrivateFolder) -> socket | None:
-    end = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)
+    end = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)
     try:
         end.connect(host_address(folder))
+        end.setblocking(True)
     except (ConnectionRefusedError, FileNotFoundError):
         end.close()
         return None

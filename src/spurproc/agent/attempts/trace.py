@@ -52,6 +52,12 @@ class Trace:
         return None if descriptor is None else descriptor.supervisor
 
     @property
+    def host(self) -> ProcessIdentity | None:
+        """Who is the witness of its end."""
+        descriptor = self._read()
+        return None if descriptor is None else descriptor.host
+
+    @property
     def leader(self) -> ProcessIdentity | None:
         """What was exec'd for it."""
         descriptor = self._read()

@@ -1,6 +1,7 @@
 """Supervisors that live and say nothing: named, and ended where a job waits for nothing else, so that a host records its end.
 
-A supervisor that is slow is none of these: as long as its leader lives, or may, it is left alone.
+A supervisor that is slow is none of these: as long as its leader lives, or may, it is left alone. A host that says nothing is
+named, and left alone as well: it alone saw the ends that it has not recorded yet.
 """
 
 from __future__ import annotations
@@ -36,6 +37,11 @@ class Seen(NamedTuple):
         """It lives, and has not answered."""
         return not self.status.supervised and self.supervisor is Liveness.ALIVE
 
+    @property
+    def waits_for_host(self) -> bool:
+        """Nobody else is left who could do something for it."""
+        return not self.status.supervised and self.supervisor is Liveness.GONE and self.leader is Liveness.GONE
+
 
 def see(step: Step) -> Seen:
     """Ask, and look. Blocks for seconds where nobody answers. Raises what `Step.status` does."""
@@ -56,20 +62,30 @@ class Unanswered:
         self._since: dict[AttemptId, tuple[ProcessIdentity, float]] = {}
 
     async def take(self, attempt: Attempt, step: Step, seen: Seen) -> None:
-        """Name it; and end it, where its leader is gone as well, or there was none, at each look for a minute."""
+        """Name who does not answer; and end a supervisor whose leader is gone, or was none, at each look for a minute."""
         supervisor = seen.status.supervisor
+        if seen.waits_for_host:
+            self._since.pop(attempt.id, None)
+            host = attempt.trace.host
+            self._name(
+                attempt, f"its supervisor is dead, and its host{f', process {host.pid},' if host else ''} has not seen to it"
+            )
+            return
         waits_for_it = seen.leader is Liveness.GONE or attempt.cancel is not None
         if supervisor is None or not seen.is_hung or not waits_for_it:
             self.forget(attempt)
             return
         what = f"its supervisor, process {supervisor.pid}, does not answer"
-        if _cause(attempt) not in self._around.problems:
-            self._around.log.warning("held up", attempt=str(attempt.id), why=what)
-        self._around.problems[_cause(attempt)] = f"attempt {attempt.id} is held up: {what}"
+        self._name(attempt, what)
         if seen.leader not in (Liveness.GONE, None):
             self._since.pop(attempt.id, None)
         elif self._is_due(attempt, supervisor):
             await self._end(attempt, step, what)
+
+    def _name(self, attempt: Attempt, what: str) -> None:
+        if _cause(attempt) not in self._around.problems:
+            self._around.log.warning("held up", attempt=str(attempt.id), why=what)
+        self._around.problems[_cause(attempt)] = f"attempt {attempt.id} is held up: {what}"
 
     def _is_due(self, attempt: Attempt, supervisor: ProcessIdentity) -> bool:
         """Not at the first look at that very supervisor."""
