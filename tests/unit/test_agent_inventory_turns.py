@@ -38,11 +38,11 @@ class Disk:
 class Reader:
     """Reads what it is told."""
 
-    left_out: dict[str, str] = {}  # noqa: RUF012 - never changed
     not_there = ()
 
     def __init__(self, found: Inventory) -> None:
         self.found = found
+        self.left_out: dict[str, str] = {}
 
     async def read(self) -> Inventory:
         """See `InventoryReader`."""
@@ -71,6 +71,22 @@ def test_a_full_disk_ends_nobody_and_what_was_found_is_written_down_later() -> N
         await turns.turn()
         assert around.resources.inventory == reader.found
         assert (disk.written, around.problems) == (before + 1, {})
+
+    asyncio.run(scene())
+
+
+def test_what_is_left_out_is_what_was_read_last() -> None:
+    """The second GPU without a UUID as well, and it alone once the first has one."""
+
+    async def scene() -> None:
+        around = surroundings(database=Disk())
+        reader = Reader(Inventory(cpus=(0,), memory_bytes=1))
+        turns = InventoryTurns(around, cast("Any", reader), lambda: None)
+        for left_out in ({"one": "why"}, {"one": "why", "two": "why"}, {"two": "why"}, {}):
+            reader.left_out = left_out
+            await turns.turn()
+            told = [problem for problem in around.problems.values() if "no job gets" in problem]
+            assert told == ([f"no job gets the GPU {'; '.join(f'{gpu}: why' for gpu in left_out)}"] if left_out else [])
 
     asyncio.run(scene())
 

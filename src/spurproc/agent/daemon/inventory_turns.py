@@ -96,10 +96,11 @@ class InventoryTurns:
     def _name_what_is_left_out(self) -> None:
         """Whoever wonders where a GPU is finds it here."""
         left_out = [f"{gpu}: {why}" for gpu, why in self._reader.left_out.items()]
+        problem = f"no job gets the GPU {'; '.join(left_out)}"
         if not left_out:
             self._around.problems.pop(_LEFT_OUT, None)
-        elif _LEFT_OUT not in self._around.problems:
-            self._around.problems[_LEFT_OUT] = f"no job gets the GPU {'; '.join(left_out)}"
+        elif self._around.problems.get(_LEFT_OUT) != problem:
+            self._around.problems[_LEFT_OUT] = problem
             self._around.log.warning("a GPU is given to no job", gpus=left_out)
 
     def _name_what_is_not_there(self) -> None:
