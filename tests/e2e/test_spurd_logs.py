@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from spurproc.agent.cli.exit_code import ExitCode
 from tests.agent_service import AgentDesk
 from tests.inspect_program import TIMEOUT_S, Said
 from tests.relatives import NOBODY, in_fork
@@ -57,6 +58,19 @@ def test_a_job_is_followed_to_its_end(spurd: Spurd, desk: AgentDesk, job: Path) 
         said = ended(process)
     assert (said.code, said.err) == (0, "")
     assert said.out in ("last\n", "")  # as long as what was there, it could not be told from it
+
+
+def test_following_ends_with_its_reader(spurd: Spurd, job: Path) -> None:
+    """As of `logs -f 1 | head -n 1`: not only when the job writes again, which may be never."""
+    job.write_text("one\n")
+    with spurd.start("logs", "-f", "1") as process:
+        assert line_of(process) == "one"
+        assert process.stdout is not None
+        process.stdout.close()
+        try:
+            assert process.wait(TIMEOUT_S) == ExitCode.BROKEN_PIPE
+        finally:
+            process.kill()
 
 
 def test_following_begins_before_the_job(spurd: Spurd, desk: AgentDesk, tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import math
+import os
 import select
+import stat
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, closing, suppress
 
@@ -21,6 +23,7 @@ from spurproc.proto.attempt_id import AttemptId
 __all__ = ["AttemptWatch", "read_file"]
 
 _PIECE_BYTES = 1 << 16
+_STDOUT = 1
 _LOOK_S = 0.25
 """Where there is no file yet, or no inotify instance left."""
 
@@ -45,13 +48,20 @@ class AttemptWatch:
             continue
 
     def await_news(self, changes: FolderWatch | None) -> None:
-        """Until it may be over, or the folder may have changed; where that is not watched, for a moment."""
+        """Until it may be over, or the folder may have changed; where that is not watched, for a moment.
+
+        Raises BrokenPipeError where nobody reads any more what we write.
+        """
         poll = select.poll()
+        if _is_pipe(_STDOUT):
+            poll.register(_STDOUT, 0)
         if changes is not None:
             poll.register(changes.fileno(), select.POLLIN)
         poll.register(self._client.fileno(), select.POLLIN)
         wait_s = 0.0 if self._client.has_read_ahead else _LOOK_S
         ready = {fd for fd, _ in poll.poll(None if changes is not None and wait_s else wait_s * 1000)}
+        if _STDOUT in ready:
+            raise BrokenPipeError
         if self._client.has_read_ahead or self._client.fileno() in ready:
             self._hear()
 
@@ -68,6 +78,13 @@ class AttemptWatch:
     def close(self) -> None:
         """Let go. May be called twice."""
         self._client.close()
+
+
+def _is_pipe(fd: int) -> bool:
+    try:
+        return stat.S_ISFIFO(os.fstat(fd).st_mode)
+    except OSError:
+        return False
 
 
 def read_file(path: bytes, owners: Collection[int], watch: AttemptWatch | None) -> Iterator[bytes]:
