@@ -138,6 +138,7 @@ def test_each_kind_alone_is_a_change(node: Node) -> None:
         assert {name for name in after if after[name] != before[name]} == {field}
         before = after
     node.agent.kill()
+    node.tree.spoil("/sys/devices/system/cpu/online")  # nothing can be read: what counts is what was accepted
     node.agent.start()
     assert (node.has, node.drained()) == (before, False)
     assert len(node.agent.facts(CHANGED)) == 3
