@@ -84,13 +84,23 @@ def _uses(wanted: dict[tuple[int, int], str], since_ticks: int, spared: Collecti
 
 
 def _open_in(pid: int, wanted: dict[tuple[int, int], str]) -> str | None:
+    keys = (_key(path) for path in _descriptors(pid))
+    return next((wanted[key] for key in keys if key is not None and key in wanted), None)
+
+
+def _descriptors(pid: int) -> list[str]:
+    """Once its main thread has ended, only those that go on show them."""
+    if own := _below(f"/proc/{pid}/fd"):
+        return own
+    return [path for task in _below(f"/proc/{pid}/task") for path in _below(f"{task}/fd")]
+
+
+def _below(folder: str) -> list[str]:
     try:
-        numbers = os.listdir(f"/proc/{pid}/fd")
+        return [f"{folder}/{name}" for name in os.listdir(folder)]
     except OSError as error:
         _raise_if_lacking(error)
-        return None
-    keys = (_key(f"/proc/{pid}/fd/{number}") for number in numbers)
-    return next((wanted[key] for key in keys if key is not None and key in wanted), None)
+        return []
 
 
 def _key(path: str) -> tuple[int, int] | None:
