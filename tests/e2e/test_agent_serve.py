@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
 
@@ -33,6 +34,25 @@ def test_who_cannot_say_what_it_does_does_it_all_the_same(tmp_path: Path) -> Non
         assert agent.ended(agent.submit("exit 3")) == "exited 3"
         agent.until("1.1", "none")
         assert agent.stop() == 0
+
+
+def test_who_stops_to_read_what_it_says_does_not_stop_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "log")
+    reader = os.open(tmp_path / "log", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 8192)
+        with Agents(tmp_path / "state") as agent:
+            log, agent.log = agent.log, tmp_path / "log"
+            agent.start()
+            agent.log = log
+            for _ in range(50):
+                agent.ask("drain")
+                agent.ask("undrain")
+            assert agent.ended(agent.submit("exit 3")) == "exited 3"
+            assert agent.stop() == 0
+        assert len(os.read(reader, 65536)) > 4096, "it was full"
+    finally:
+        os.close(reader)
 
 
 def test_a_killed_agent_leaves_its_job_alone_and_finds_it_again(tmp_path: Path) -> None:

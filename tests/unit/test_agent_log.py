@@ -32,6 +32,19 @@ def test_what_nobody_reads_any_more_is_lost_and_nothing_with_it(monkeypatch: pyt
     open_log("info", "text").info("there was none")
 
 
+def test_a_reader_that_stands_still_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once there is room lines come whole again."""
+    read, write = os.pipe()
+    with os.fdopen(read, "rb", buffering=0) as reader, os.fdopen(write, "w", encoding="utf-8") as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        log = open_log("info", "text")
+        for _ in range(1000):
+            log.info("x" * 1000)
+        while b"y" not in (content := reader.read(1 << 20)):
+            log.info("y")
+        assert content.endswith(b"event=y\n")
+
+
 def test_in_json_it_is_what_it_was(capsys: pytest.CaptureFixture[str]) -> None:
     open_log("info", "json").info("the node drains", why="\x1b[31m red\n")
     line = capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import select
 import sys
 from collections.abc import MutableMapping
 from contextlib import suppress
@@ -14,21 +15,42 @@ from spurproc.command_line.escape import printable
 
 __all__ = ["open_log"]
 
+_ROOM_WITHIN_S = 1.0
+_ATOMIC_BYTES = select.PIPE_BUF
+"""As much can be written to a pipe that has room, without waiting."""
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
 class _Stderr:
-    """Where the lines go. One that cannot be written, to a full disk or to nobody any more, is lost, and nothing else with it."""
+    """Where the lines go. One that cannot be written, to a full disk or to nobody any more, is lost, and nothing else with it.
+
+    So are those for a reader that stands still, after the second that the first of them waits for it.
+    """
 
     def __init__(self) -> None:
         stream = sys.stderr and sys.stderr.buffer  # None: it was closed when we were started
         self._file: Any = getattr(stream, "raw", stream)  # past the buffer, which would keep what it could not write
+        self._takes_lines = True
 
     def msg(self, line: str) -> None:
         """With the end of the line."""
         if self._file is not None:
+            content = f"{line}\n".encode("utf-8", "backslashreplace")
             with suppress(OSError):
-                self._file.write(f"{line}\n".encode("utf-8", "backslashreplace"))
+                for start in range(0, len(content), _ATOMIC_BYTES):
+                    self._takes_lines = self._has_room(_ROOM_WITHIN_S if self._takes_lines else 0.0)
+                    if not self._takes_lines:
+                        return
+                    self._file.write(content[start : start + _ATOMIC_BYTES])
+
+    def _has_room(self, within_s: float) -> bool:
+        """What is no descriptor has. Source: poll(2); pipe(7), "PIPE_BUF"."""
+        try:
+            poll = select.poll()
+            poll.register(self._file.fileno(), select.POLLOUT)
+        except ValueError:
+            return True
+        return bool(poll.poll(within_s * 1000))
 
     debug = info = warning = error = msg
 
