@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from spurproc.agent.controller.link import Cancel, Dispatch, Nothing
+from spurproc.agent.controller.link import Acknowledged, Cancel, Dispatch, Nothing, Unreachable
 from spurproc.agent.controller.local.controller import LocalController
 from spurproc.agent.controller.local.link import LocalLink
 from spurproc.agent.controller.local.records import JobState
+from spurproc.agent.store.mark import Mark
 from spurproc.core.exit_info import ExitKind
+from spurproc.errors import SystemCallError
 from spurproc.proto.attempt_id import AttemptId
-from tests.agent_values import View, node, wanting
+from tests.agent_values import View, node, report_of, wanting
 
 Open = Callable[[], AbstractAsyncContextManager[tuple[LocalController, LocalLink]]]
 
@@ -105,3 +108,42 @@ def test_who_cancels_again_is_heard_again(opened: Open) -> None:
                 assert await link.take_work(view) == Nothing()
 
     asyncio.run(scene())
+
+
+def test_what_is_put_back_is_given_out_though_its_mark_was_not_written_at_once(tmp_path: Path) -> None:
+    """As on a full disk: the report did not arrive then, and is said again; what the queue has done by it is done."""
+
+    async def scene() -> None:
+        mark = _FullMark()
+        controller = await LocalController.open(tmp_path / "controller.db", mark=mark)  # type: ignore[arg-type]
+        link = LocalLink(controller)
+        await link.register(node())
+        job = (await controller.submit(wanting(1), submitted_by=0)).job_id
+        assert isinstance(await link.take_work(View()), Dispatch)
+        await controller.requeue(job)
+        view = View()
+        view.held.add(AttemptId(job, 1))
+        assert await link.take_work(view) == Cancel(attempt=AttemptId(job, 1), why="requeued")
+        view.ending.add(AttemptId(job, 1))
+        assert await link.take_work(view) == Nothing()
+        with pytest.raises(Unreachable):
+            await link.report(report_of(AttemptId(job, 1)))
+        mark.full = False
+        assert await link.report(report_of(AttemptId(job, 1))) == Acknowledged()
+        order = await link.take_work(View())
+        assert isinstance(order, Dispatch)
+        assert order.attempt == AttemptId(job, 2)
+        await controller.close()
+
+    asyncio.run(scene())
+
+
+class _FullMark:
+    """A mark that cannot be written."""
+
+    full = True
+    mark = Mark()
+
+    def raise_to(self, _: Mark) -> None:
+        if self.full:
+            raise SystemCallError(errno.ENOSPC, "no space left")

@@ -126,8 +126,6 @@ class Orders(Books):
             return ending.report(connection, report, at=at)
 
         done = await self._database.write(body)
-        if self._mark is not None and done.mark is not None:
-            self._mark.raise_to(done.mark)
         self.unheld.pop(report.attempt, None)
         self.unheeded.pop(report.attempt, None)
         self.insisted.discard(report.attempt)
@@ -135,6 +133,8 @@ class Orders(Books):
             self._tell()
         if done.over:
             self.wake(report.attempt.job_id)
+        if self._mark is not None and done.mark is not None:  # last: where it cannot be written nobody does the rest again
+            self._mark.raise_to(done.mark)
         return done
 
     async def next_generation(self) -> int:
