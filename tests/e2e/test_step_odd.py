@@ -81,6 +81,15 @@ def test_output_that_nobody_reads_blocks_the_start_and_not_the_supervisor(steps:
     assert (end.kind, end.stage) == (ExitKind.NOT_STARTED, "STDOUT")
 
 
+def test_a_time_limit_ends_a_start_that_is_blocked(steps: Steps, tmp_path: Path) -> None:
+    """Whoever has put a FIFO there has what it holds for so long, and not for ever."""
+    os.mkfifo(tmp_path / "fifo")
+    step = steps.launch(["echo", "hello"], start=False, stdout=tmp_path / "fifo", time_limit_s=0.3)
+    step.start()
+    end = step.wait(WAIT_S, completed=True)
+    assert (end.kind, end.stage, end.reason) == (ExitKind.NOT_STARTED, "STDOUT", "its time limit of 0.3 s is over")
+
+
 def test_output_that_is_read_late_starts_it(steps: Steps, tmp_path: Path) -> None:
     peer = blocked_at_output(steps, tmp_path / "fifo")
     with peer, open(tmp_path / "fifo", "rb") as reader:

@@ -167,6 +167,7 @@ class EffectRunner:
         assert self._launch.program is not None  # noqa: S101 - the table spawns where there is one
         process = self.leader.spawn(self._launch.program, self.tree.cgroup)
         self.tree.leader = Leader(identity=process.identity, pidfd=process.pidfd)
+        self._limit_time()
 
     def _describe_leader(self) -> None:
         self._say_who(self.tree.cgroup_record(), self.leader.there.identity)
@@ -179,6 +180,10 @@ class EffectRunner:
         self._start_came()
         leader = self.tree.leader
         self._control.tell(Started(leader=None if leader is None else leader.identity.to_text()))
+        self._limit_time()
+
+    def _limit_time(self) -> None:
+        """From when it runs; until it does, at a FIFO that nobody reads say, from when it was to."""
         if self._launch.time_limit_s is not None:
             self._loop.at("time limit", self._launch.time_limit_s, self._time_over)
 
