@@ -279,6 +279,29 @@ def test_what_is_configured_and_not_there_is_shown(tmp_path: Path) -> None:
         agent.await_fact("what is configured is not there")
 
 
+def test_a_configuration_counts_where_the_node_cannot_be_read(node: Node, gate: Callable[[str], Gate]) -> None:
+    """What it leaves out is given to nobody from the start on, and under a job that waits for its end, as any change."""
+    holds, meminfo = gate("holds"), node.tree.at("/proc/meminfo").read_text()
+    node.agent.kill()
+    node.tree.spoil("/proc/meminfo")
+    node.agent.start(gpus=SECOND, cpus="1", generic="license=1")
+    assert (node.gpus, node.has["cpus"], node.has["generic"]) == ([SECOND], [1], {"license": 1})
+    assert not node.drained()
+    job = node.holder(holds, gpus=1)
+    node.agent.until("1.1", "running")
+    node.agent.kill()
+    node.agent.start(gpus=FIRST)
+    assert (node.gpus, node.drained()) == ([SECOND], True)
+    (problem,) = node.agent.ask("problems")
+    assert "meminfo" in problem
+    holds.open()
+    assert (node.agent.ended(job), node.seen_by(holds)) == ("exited 0", SECOND_UUID)
+    node.tree.remove("/proc/meminfo")
+    node.tree.write("/proc/meminfo", meminfo)
+    node.turn(2)
+    assert (node.gpus, node.drained()) == ([FIRST], False)
+
+
 def test_a_gpu_that_nothing_can_name_to_a_job_is_given_to_none(tmp_path: Path) -> None:
     """An AMD GPU without a unique id: its job would see none, or another. It is shown, and no job waits for it for ever."""
     tree = NodeTree("amd", tmp_path)

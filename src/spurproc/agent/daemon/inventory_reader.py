@@ -10,6 +10,7 @@ import msgspec
 
 from spurproc.agent.configuration.configuration import Configuration
 from spurproc.agent.configuration.list_kinds import CpuList
+from spurproc.agent.inventory.generic import read_generic
 from spurproc.agent.inventory.reading import Failed, Gpu, Inventory, Reading
 from spurproc.agent.inventory.scan import Sources, scan
 from spurproc.agent.jobs.environment import why_hidden
@@ -72,15 +73,22 @@ class InventoryReader:
         why = last.reason if isinstance(last, Failed) else "no two readings were alike"
         raise SystemCallError(errno.EIO, f"cannot tell what this node has: {why}")
 
-    def _allowed(self, found: Inventory) -> Inventory:
+    def within(self, found: Inventory) -> Inventory:
+        """As much of it as is configured for jobs."""
         configured = self._configuration
-        self.not_there = self._missing(found)
         cpus = found.cpus if configured.cpus is None else tuple(cpu for cpu in found.cpus if cpu in configured.cpus)
         memory_bytes = min(found.memory_bytes, configured.memory_bytes or found.memory_bytes)
         gpus = found.gpus if configured.gpus is None else tuple(gpu for gpu in found.gpus if {*gpu.names} & {*configured.gpus})
-        self.left_out = {gpu: why for gpu in gpus if (why := why_hidden(gpu)) is not None}
-        gpus = tuple(gpu for gpu in gpus if gpu not in self.left_out)
-        return msgspec.structs.replace(found, cpus=cpus, memory_bytes=memory_bytes, gpus=gpus)
+        generic = read_generic(configured.generic)
+        assert not isinstance(generic, Failed), generic  # noqa: S101 - a configuration that was taken has names and counts
+        return msgspec.structs.replace(found, cpus=cpus, memory_bytes=memory_bytes, gpus=gpus, generic=generic)
+
+    def _allowed(self, found: Inventory) -> Inventory:
+        self.not_there = self._missing(found)
+        allowed = self.within(found)
+        self.left_out = {gpu: why for gpu in allowed.gpus if (why := why_hidden(gpu)) is not None}
+        gpus = tuple(gpu for gpu in allowed.gpus if gpu not in self.left_out)
+        return msgspec.structs.replace(allowed, gpus=gpus)
 
     def _missing(self, found: Inventory) -> tuple[str, ...]:
         names = {name for gpu in found.gpus for name in gpu.names}

@@ -45,6 +45,15 @@ class InventoryTurns:
         await self.turn()
         if isinstance(self._last, Inventory) and self._last != self._around.resources.inventory:
             await self.turn()
+        if isinstance(self._last, Failed):
+            await self._try_to_write(self._keep_to_configuration())
+
+    async def _keep_to_configuration(self) -> None:
+        """What was accepted may be more than is configured by now, and nobody can tell how long it stands."""
+        resources = self._around.resources
+        within = self._reader.within(resources.inventory)
+        if within != resources.inventory:
+            await (self._drain(within) if resources.jobs_hold else self._apply(within))
 
     async def run(self) -> None:
         """Until cancelled."""
