@@ -28,6 +28,8 @@ def test_a_gpu_has_the_files_that_the_node_says(tmp_path: Path) -> None:
     assert device_files(amd.root, Gpu(kind="amd", pci_address="0000:c5:00.0")) == ("/dev/dri/card1", "/dev/dri/renderD129")
     assert device_files(cdi.root, Gpu(kind="example.com/gpu", uuid="GPU-0b22")) == ("/dev/example1",)
     assert device_files(cdi.root, FIRST) == ()
+    cdi.replace("/etc/cdi/example.json", "GPU-0b22", "0000:0A:00.0")
+    assert device_files(cdi.root, Gpu(kind="example.com/gpu", pci_address="0000:0a:00.0")) == ("/dev/example1",)
 
 
 def test_what_cannot_be_read_hides_no_gpu_of_which_something_else_tells(tmp_path: Path) -> None:

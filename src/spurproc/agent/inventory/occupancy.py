@@ -41,7 +41,7 @@ def device_files(root: str, gpu: Gpu) -> tuple[str, ...]:
     """
     files = NodeFiles(root)
     named, unread = find_cdi_devices(files, "gpu")
-    of_cdi = (node for device in named if device.name in gpu.names for node in device.nodes)
+    of_cdi = (node for device in named if not {device.name, device.name.lower()}.isdisjoint(gpu.names) for node in device.nodes)
     found = {*_of_nvidia(files, gpu), *_of_drm(files, gpu), *of_cdi}
     if unread and not found:
         raise unread[0]
