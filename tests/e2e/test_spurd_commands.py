@@ -85,6 +85,12 @@ def test_who_submits_to_a_drained_node_is_told_why_the_job_waits(spurd: Spurd, s
     assert spurd.json("submit", script)["warnings"] == []
 
 
+def test_output_that_is_removed_with_its_folder_is_warned_about(spurd: Spurd) -> None:
+    (warning,) = spurd.json("submit", "--workdir", "", "--", "true")["warnings"]
+    assert warning == "its output is removed with its scratch folder, once it has ended: an absolute path would be kept"
+    assert spurd.json("submit", "--workdir", "", "-o", "/tmp/x", "--", "true")["warnings"] == []
+
+
 @pytest.mark.needs_root
 def test_a_job_for_what_has_vanished_is_named(desk: AgentDesk, spurd: Spurd) -> None:
     """Nothing is started before it, so whoever waits finds it here; whose it is, only those who may see it."""

@@ -34,6 +34,7 @@ from spurproc.agent.service.shown import AttemptView, JobView
 from spurproc.agent.service.views import attempt_view, job_view, program_view
 from spurproc.errors import AlreadyGone, InvalidArgument, RecordInvalid, SpurprocError
 from spurproc.proto.attempt_id import AttemptId
+from spurproc.proto.raw_text import raw_bytes
 
 __all__ = ["Answers"]
 
@@ -84,7 +85,7 @@ class Answers:
             raise InvalidArgument(f"script: it has more than {self._desk.script_limit_bytes} bytes")
         await self._desk.await_registered()
         done = await self._controller.submit(request.spec, submitted_by=caller.peer.uid, key=request.key)
-        warnings = [*(() if script is None else script_warnings(script)), *self._not_held_to(request.spec)]
+        warnings = [*(() if script is None else script_warnings(script)), *self._not_held_to(request.spec), *_lost(request.spec)]
         if not done.repeated:
             warnings += self._waits(caller)
         return Submitted(job_id=done.job_id, repeated=done.repeated, warnings=tuple(warnings))
@@ -212,6 +213,13 @@ class Answers:
     def _attempt(self, record: AttemptRecord, spec: JobSpec | None) -> AttemptView:
         places = None if spec is None or spec.reservation else self._desk.places(record.attempt, spec)
         return attempt_view(record, self._desk.attempt(record.attempt), places)
+
+
+def _lost(spec: JobSpec) -> list[str]:
+    """What it writes, and nobody will read."""
+    if not spec.wants_scratch or spec.reservation or raw_bytes(spec.stdout).startswith(b"/"):
+        return []
+    return ["its output is removed with its scratch folder, once it has ended: an absolute path would be kept"]
 
 
 def _states(words: tuple[str, ...]) -> tuple[JobState, ...]:
