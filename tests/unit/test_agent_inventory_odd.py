@@ -124,6 +124,15 @@ def test_devices_that_are_told_twice_are_not_the_last_ones(tmp_path: Path) -> No
     assert "'devices' stands twice" in reason(tree)
 
 
+def test_what_a_mapping_merges_and_has_itself_is_told_once(tmp_path: Path) -> None:
+    """Also where somebody merges that mapping in turn."""
+    tree = NodeTree("cdi", tmp_path)
+    tree.write("/dev/example0", "")
+    merged = "x: &x {env: [A=1], mounts: []}\ny: [&y {<<: *x, env: [B=1]}]\ncontainerEdits: {<<: *y}\n"
+    write_spec(tree, YAML.format(name="GPU-1111", path="/dev/example0") + merged, "yaml")
+    assert "GPU-1111" in names(tree)
+
+
 @pytest.mark.parametrize(("whole", "part"), [("GPU-1111", "GPU-2222"), ("0000:0a:00.0", "0000:0b:00.0")])
 def test_device_with_a_part_of_another_is_none_less(whole: str, part: str, tmp_path: Path) -> None:
     """What has a name of its own is no name for several devices."""

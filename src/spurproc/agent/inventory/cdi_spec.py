@@ -141,9 +141,11 @@ def _yaml(text: str, path: str) -> Any:
         raise Unreadable(f"cannot read {path}: the package 'pyyaml' is missing: pip install 'spurproc[agent]'") from None
 
     class Loader(yaml.SafeLoader):
-        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+            """As it is written: once it is constructed, what it merges stands in it beside what it has instead of that."""
+            node: yaml.MappingNode = super().compose_mapping_node(anchor)
             _each_once((key.value, value) for key, value in node.value)
-            return super().construct_mapping(node, deep)
+            return node
 
     try:
         return yaml.load(text, Loader)  # noqa: S506 - it is a SafeLoader
