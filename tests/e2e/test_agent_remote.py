@@ -17,6 +17,7 @@ from tests.agents import NOTHING_LEFT, Agents
 from tests.node_tree import NodeTree
 from tests.remote_controller import Loss, RemoteController
 from tests.remote_wire import RemoteMachine
+from tests.spurd_program import AGAIN_VARIABLE
 from tests.steps import Gate
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.needs_cgroup_v2]
@@ -135,6 +136,25 @@ def test_what_its_controller_has_given_up_is_over_though_it_takes_no_report(tmp_
         agent.await_fact("forgotten")
         assert machine.controller.jobs[1].report is None
         assert (agent.ask("attempts"), agent.folders()) == ({}, NOTHING_LEFT)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_report_that_was_refused_is_owed_nobody_once_a_later_attempt_was_run(
+    tmp_path: Path, machine: RemoteMachine, *, restarted: bool
+) -> None:
+    machine.do(lambda controller: controller.refused.add(AttemptId(1, 1)))
+    agents = Agents(tmp_path / "state", _BEATS, remote=machine.path)
+    agents.env[AGAIN_VARIABLE] = "5" if restarted else "1"
+    with agents.start() as agent:
+        machine.do(lambda controller: controller.submit(_script("exit 0")))
+        agent.ask("refused 1.1")
+        machine.do(lambda controller: controller.requeue(1))
+        agent.await_fact("forgotten")
+        if restarted:
+            agent.kill()
+            agent.start()
+        agent.until("1.1", "none")
+        assert agent.ask("attempts") == {}
 
 
 def test_that_it_was_given_up_is_known_to_the_next_agent(tmp_path: Path, machine: RemoteMachine) -> None:

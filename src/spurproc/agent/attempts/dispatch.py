@@ -153,9 +153,14 @@ class Attempts:
                 return
 
     def add(self, attempt: Attempt) -> None:
-        """One that was found at a start, or is taken on."""
+        """One that was found at a start, or is taken on. Of those before it in its job nobody has to take the report."""
         self._known[attempt.id] = attempt
-        self._of_job.setdefault(attempt.id.job_id, []).append(attempt)
+        of_job = self._of_job.setdefault(attempt.id.job_id, [])
+        for one in of_job:
+            if one.id < attempt.id:
+                one.displaced_by = attempt.id
+        of_job.append(attempt)
+        attempt.displaced_by = attempt.displaced_by or self.finished.later_than(attempt.id)
 
     def begin(self, attempt: Attempt) -> None:
         """Go on with it; after any earlier attempt of its job has cleared the node."""

@@ -51,6 +51,11 @@ class Finished:
         """Whether it, or a later one of its job, is over."""
         return attempt.run_attempt <= self._last.get(attempt.job_id, 0)
 
+    def later_than(self, attempt: AttemptId) -> AttemptId | None:
+        """The latest one of its job that is over, if that is a later one."""
+        latest = self._last.get(attempt.job_id, 0)
+        return AttemptId(attempt.job_id, latest) if latest > attempt.run_attempt else None
+
     @property
     def last_job(self) -> int:
         """The highest id of all; 0: there is none."""
