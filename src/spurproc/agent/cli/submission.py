@@ -26,7 +26,8 @@ _OPTIONS = {"stdin": "--input", "stdout": "--output", "stderr": "--error", "work
 """Where a field of a job has another name than what is typed for it."""
 _READ_BYTES = 1 << 18
 _NAME_LAST_BYTES = 128
-_ID_LAST_DIGITS = 10
+_ID_LAST_DIGITS = 100
+"""More than any id has, and Python reads so many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
