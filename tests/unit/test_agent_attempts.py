@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from spurproc.agent.attempts.attempt import Attempt
@@ -16,8 +17,9 @@ from spurproc.agent.attempts.dispatch import Attempts, OutdatedOrder
 from spurproc.agent.attempts.effect import Effect
 from spurproc.agent.attempts.event import AttemptEvent
 from spurproc.agent.attempts.step import cut_short
-from spurproc.agent.controller.link import Dispatch, Unreachable
+from spurproc.agent.controller.link import Dispatch, Reclaim, Unreachable
 from spurproc.agent.daemon import ending
+from spurproc.agent.daemon.node_side import node_side
 from spurproc.agent.log import open_log
 from spurproc.agent.node.exit_codes import ExitCode
 from spurproc.agent.node.quarantine import QuarantinedTree
@@ -118,6 +120,22 @@ def test_a_later_attempt_begins_once_one_that_may_live_has_cleared_the_node(monk
     earlier.state = AttemptState.REPORTING
     asyncio.run(cast("Any", attempts.runner._methods[Effect.RELEASE](earlier)))
     assert posted[1:] == [(later.id, AttemptEvent.BEGIN)]
+
+
+def test_one_that_was_told_to_end_is_given_up_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On record, so that the next agent knows it; once, however often its controller says so."""
+    around = surroundings()
+    attempts = Attempts(around)
+    posted: list[AttemptEvent] = []
+    monkeypatch.setattr(attempts.runner, "post", lambda _, event: posted.append(event))
+    attempt = Attempt(id=AttemptId(1, 1), allocation=None, accepted_at=0.0, uid=0, state=AttemptState.ENDING)
+    attempts.add(attempt)
+    first = attempt.cancel = around.intent("no need", uid=7)
+    side = node_side(around, attempts)
+    side.reclaim(Reclaim(attempt=attempt.id))
+    side.reclaim(Reclaim(attempt=attempt.id))
+    assert attempt.cancel == msgspec.structs.replace(first, given_up=True)
+    assert posted == [AttemptEvent.CANCEL]
 
 
 @pytest.mark.parametrize(

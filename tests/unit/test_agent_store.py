@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from spurproc.agent.resources.allocation import Allocation
@@ -70,6 +71,16 @@ def test_the_first_end_and_the_first_intent_count(store: sqlite3.Connection) -> 
     assert attempts.record_end(store, ONE, exited(3)) == exited(3)
     assert attempts.record_end(store, ONE, exited(4)) == exited(3)
     assert (row(store).cancel, row(store).end) == (first, exited(3))
+
+
+def test_one_that_was_told_to_end_can_be_given_up(store: sqlite3.Connection) -> None:
+    attempts.accept(store, ONE, SPEC, GIVEN, at=1.0)
+    first = CancelIntent(uid=7, why="no need", at=2.0, at_boot_s=5.0)
+    attempts.intend_cancel(store, ONE, first)
+    both = msgspec.structs.replace(first, given_up=True)
+    assert attempts.intend_cancel(store, ONE, CancelIntent(uid=None, why="lost", at=3.0, given_up=True)) == both
+    assert attempts.intend_cancel(store, ONE, CancelIntent(uid=7, why="again", at=4.0)) == both
+    assert row(store).cancel == both
 
 
 def test_by_what_it_was_launched_first_is_noted_and_stays(store: sqlite3.Connection) -> None:

@@ -197,7 +197,7 @@ class Attempts:
         Of one that is over nobody says that it was told to end.
         """
         if attempt.state in LIVE:
-            attempt.cancel = attempt.cancel or intent
+            attempt.cancel = intent if attempt.cancel is None else intent.after(attempt.cancel)
         if attempt.state is AttemptState.ACCEPTED:
             self._waiting.pop(attempt.id, None)
         self.runner.post(attempt, AttemptEvent.CANCEL)

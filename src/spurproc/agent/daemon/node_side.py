@@ -33,12 +33,10 @@ def node_side(around: Surroundings, attempts: Attempts) -> NodeSide:
 
     def reclaim(order: Reclaim) -> None:
         attempt = attempts.find(order.attempt)
-        if attempt is None:
+        if attempt is None or attempt.given_up:
             return
         attempt.given_up = True
-        if attempt.cancel is None:
-            why = order.why or "the controller has given it up"
-            attempts.cancel(attempt, around.intent(why, given_up=True))
+        attempts.cancel(attempt, around.intent(order.why or "the controller has given it up", given_up=True))
 
     def may_speak() -> None:
         try:

@@ -58,6 +58,10 @@ class CancelIntent(msgspec.Struct, frozen=True, kw_only=True):
     given_up: bool = False
     """By its controller, which waits for no report."""
 
+    def after(self, first: CancelIntent) -> CancelIntent:
+        """What stands once this one comes: the first, and that it is given up, whenever that is said."""
+        return first if first.given_up or not self.given_up else msgspec.structs.replace(first, given_up=True)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptRow:

@@ -108,11 +108,12 @@ def hold(connection: sqlite3.Connection, attempt: AttemptId, why: str) -> None:
 
 
 def intend_cancel(connection: sqlite3.Connection, attempt: AttemptId, intent: CancelIntent) -> CancelIntent:
-    """That it shall end. The first intent that can be read counts, and is what is returned."""
+    """That it shall end. The first intent that can be read counts; a later one may add that it is given up. Returns the sum."""
     known = _known(connection, attempt, "cancel", CancelIntent)
-    if known is None:
-        _update(connection, attempt, "cancel = ?", encode(intent))
-    return known or intent
+    counts = intent if known is None else intent.after(known)
+    if counts != known:
+        _update(connection, attempt, "cancel = ?", encode(counts))
+    return counts
 
 
 def record_end(
