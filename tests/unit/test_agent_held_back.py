@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,7 @@ from spurproc.agent.resources.allocation import Allocation
 from spurproc.agent.resources.table import ResourceTable
 from spurproc.agent.store.database import Database
 from spurproc.agent.store.schema import AGENT_SCHEMA
+from spurproc.errors import SystemCallError
 from spurproc.proto.attempt_id import AttemptId
 
 GPU = Gpu(kind="nvidia", pci_address="0000:41:00.0", uuid="GPU-aaaa")
@@ -99,3 +101,26 @@ def test_two_that_are_found_at_once_are_both_remembered(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(held_back, "_look", lambda *_: ("somebody",))
     asyncio.run(scene())
+
+
+def test_a_path_that_cannot_be_looked_at_for_a_moment_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the state folder is still ours is not known then: nothing is written, and nobody fails."""
+    answers: list[Any] = [SystemCallError(errno.EIO, "cannot look at the state folder")]
+
+    def require() -> None:
+        if answers:
+            raise answers.pop()
+
+    async def scene() -> None:
+        around = _around(tmp_path)
+        around.ownership = SimpleNamespace(require=require)
+        await HeldBack(around, lambda: ()).look_behind(_attempt(1, GPU))
+        around.resources = ResourceTable(Inventory(cpus=(0,), gpus=(GPU, OTHER)))
+        await HeldBack(around, lambda: ()).begin()
+        assert around.resources.free.gpus == (OTHER,)
+        await around.database.close()
+
+    monkeypatch.setattr(held_back, "_FIRST_S", 0.0)
+    monkeypatch.setattr(held_back, "_look", lambda *_: ("somebody",))
+    asyncio.run(scene())
+    assert not answers

@@ -136,8 +136,8 @@ class HeldBack:
     async def _remembered(self, remnants: Iterable[Remnant]) -> bool:
         """False where it cannot be written now. Raises OwnershipLost."""
         content, at = encode(_Record(remnants=tuple(remnants))), self._around.clock()
-        self._around.ownership.require()
         try:
+            self._around.ownership.require()
             await self._around.database.write(lambda connection: write_value(connection, NodeValue.HELD_BACK, content, at=at))
         except OwnershipLost:
             raise

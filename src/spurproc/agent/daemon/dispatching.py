@@ -9,6 +9,7 @@ from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.controller.link import Cancel, Dispatch, NotFound, Unreachable
 from spurproc.agent.controller.registration import BackOff, Registration
 from spurproc.agent.resources.refusal import Conflict, Insufficient
+from spurproc.errors import SystemCallError
 
 __all__ = ["Dispatching"]
 
@@ -26,10 +27,10 @@ class Dispatching:
         back_off = BackOff()
         while True:
             await self._registration.registered.wait()
-            self._around.ownership.require()
             try:
+                self._around.ownership.require()
                 await self._turn()
-            except (Unreachable, Insufficient, OutdatedOrder) as error:
+            except (Unreachable, Insufficient, OutdatedOrder, SystemCallError) as error:
                 self._around.log.debug("no work taken", why=str(error))
                 await asyncio.sleep(back_off.next_s())
             else:
