@@ -14,6 +14,7 @@ import pytest
 from spurproc import KillPlan, Liveness, Pidfd, Step
 from spurproc.proto.runtime_id import BATCH_STEP
 from tests.agents import Agents, step_of
+from tests.spurd_program import AHEAD_VARIABLE
 from tests.steps import WAIT_S
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.needs_cgroup_v2]
@@ -66,18 +67,20 @@ def test_one_whose_supervisor_died_on_the_way_is_walked_to_its_end(tmp_path: Pat
 
 
 def test_a_time_limit_outlives_its_supervisor(tmp_path: Path) -> None:
-    """And the agent. One that a supervisor keeps is that one's business."""
-    with Agents(tmp_path / "state", {"inventory-interval-s": "1"}).start() as agent:
-        limited, free = (agent.submit("exec sleep 1000", time_limit_s=limit_s) for limit_s in (2.0, None))
-        for job in (limited, free):
+    """And the agent. One that a supervisor keeps is that one's business, whatever the clock of the agent says."""
+    with Agents(tmp_path / "state", {"inventory-interval-s": "1"}, cpus=3).start() as agent:
+        limited, free, kept = (agent.submit("exec sleep 1000", time_limit_s=limit_s) for limit_s in (600.0, None, 600.0))
+        for job in (limited, free, kept):
             agent.until(f"{job}.1", "running")
             agent.until_executed(job)
+        for job in (limited, free):
             agent.steps.kill(agent.steps.descriptor_of(job, 1, BATCH_STEP).supervisor)
         agent.kill()
+        agent.env[AHEAD_VARIABLE] = "1000"
         agent.start()
         assert agent.ended(limited) == "killed by SIGTERM"
         assert "its time limit is over" in agent.await_fact("is to end")
-        assert agent.ask("attempts")[f"{free}.1"] == {"state": "running", "held": None}
-        kept = agent.submit("exec sleep 1000", time_limit_s=0.1)
-        assert agent.ended(kept) == "killed by SIGTERM"
+        later = agent.submit("exec sleep 1000", time_limit_s=0.1)
+        assert agent.ended(later) == "killed by SIGTERM"
+        assert [agent.ask("attempts")[f"{job}.1"] for job in (free, kept)] == [{"state": "running", "held": None}] * 2
         assert len(agent.facts("is to end")) == 1
