@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents import NOTHING_LEFT, Agents
+from tests.agents import NOTHING_LEFT, Agents, step_of
 from tests.steps import Gate
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.needs_cgroup_v2]
@@ -152,10 +152,15 @@ def test_a_lost_queue_gives_no_id_again_that_the_store_knows(tmp_path: Path) -> 
 
 
 def test_a_queue_that_was_lost_with_its_mark_gives_no_id_again_either(tmp_path: Path) -> None:
-    """What has ended, and is forgotten but for how, is told of no other job."""
+    """What has ended, and is forgotten but for how, is told of no other job. An id that no queue has given is no bound."""
     with Agents(tmp_path / "state").start() as agent:
         assert agent.ended(agent.submit("exit 3")) == "exited 3"
         agent.until("1.1", "none")
+        agent.kill()
+        agent.steps.launch(["true"], runtime_id=step_of(2**63 - 1))
+        agent.start()
+        assert agent.ended(2**63 - 1) == "exited 0"
+        agent.until(f"{2**63 - 1}.1", "none")
         agent.kill()
         for file in agent.path.glob("controller.*"):
             file.unlink()

@@ -56,10 +56,9 @@ class Finished:
         latest = self._last.get(attempt.job_id, 0)
         return AttemptId(attempt.job_id, latest) if latest > attempt.run_attempt else None
 
-    @property
-    def last_job(self) -> int:
-        """The highest id of all; 0: there is none."""
-        return max(self._last, default=0)
+    def last_job(self, most: int) -> int:
+        """The highest id up to `most`; 0: there is none."""
+        return max((job_id for job_id in self._last if job_id <= most), default=0)
 
     def is_answering(self, attempt: AttemptId) -> bool:
         """Whether that is about to be told again."""

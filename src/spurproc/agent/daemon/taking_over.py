@@ -10,6 +10,7 @@ from spurproc.agent.attempts.surroundings import Surroundings
 from spurproc.agent.controller.local.controller import LocalController
 from spurproc.agent.controller.local.found import FoundJob
 from spurproc.agent.controller.local.link import LocalLink
+from spurproc.agent.controller.local.queue import COUNTED_LAST
 from spurproc.agent.controller.local.records import JobState
 from spurproc.agent.daemon.missing_jobs import missing_jobs
 from spurproc.errors import AlreadyGone, SpurprocError
@@ -21,8 +22,9 @@ __all__ = ["take_over"]
 async def take_over(around: Surroundings, attempts: Attempts, controller: LocalController, seen: set[AttemptId]) -> None:
     """`seen`: what has a step folder. Nobody is given work, and no end is reported, before it returns."""
     known = {*seen, *(attempt.id for attempt in attempts)}
-    if attempts.finished.last_job:
-        await controller.floor(attempts.finished.last_job)
+    last_job = attempts.finished.last_job(COUNTED_LAST)
+    if last_job:
+        await controller.floor(last_job)
     await _tell_the_queue(around, controller, known, await missing_jobs(around, attempts, controller, known))
     await sweep_hooks(around, known, partial(_may_come, around, controller))
 

@@ -18,6 +18,7 @@ from spurproc.proto.attempt_id import AttemptId
 from spurproc.proto.codec import encode
 
 __all__ = [
+    "COUNTED_LAST",
     "Head",
     "Submission",
     "Submitted",
@@ -39,7 +40,8 @@ __all__ = [
 ]
 
 _JOB_LAST = 2**63 - 2
-_COUNTED_LAST = 2**62
+COUNTED_LAST = 2**62
+"""No queue counts so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +138,7 @@ def last_number(connection: sqlite3.Connection, counter: str) -> int:
 
 def raise_floor(connection: sqlite3.Connection, job_id: int) -> None:
     """No job gets this id, or one below, from now on. One that no queue counts so far to is somebody else's, and no bound."""
-    if job_id > _COUNTED_LAST:
+    if job_id > COUNTED_LAST:
         return
     connection.execute("UPDATE counters SET next = ? WHERE name = 'job' AND next <= ?", (job_id + 1, job_id))
 
