@@ -1,4 +1,9 @@
-"""Many live jobs at once: what memory the agent takes for them, and how long it takes to serve again after a restart."""
+"""Many live jobs at once: what memory the agent takes for them, and how long it takes to serve again after a restart.
+
+Whether the start is linear is seen where steps are all that it waits for: the first hundreds are taken up while the agent still
+loads its modules, and cost next to nothing. So what each costs from half of them to all is compared with what each costs from
+there to twice as many.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +14,10 @@ from benchmarks.measure import Figure
 from benchmarks.scale import Scale
 from spurproc.errors import SpurprocError
 
-_SHARES = {"no step": 0, "a quarter of them": 4, "half of them": 2, "all of them": 1}
+_SHARES = {"no step": 0.0, "a quarter of them": 0.25, "half of them": 0.5, "all of them": 1.0, "twice as many": 2.0}
 STARTED = {share: f"start to serving, {share} live" for share in _SHARES}
-EACH_OF_ALL = "start to serving, for each of all"
-EACH_OF_A_QUARTER = "start to serving, for each of a quarter of them"
+EACH_UP_TO_ALL = "start to serving, each from half of them to all"
+EACH_UP_TO_TWICE = "start to serving, each from all of them to twice as many"
 MEMORY = {share: f"memory, {share} live" for share in _SHARES}
 BEYOND = "memory with all of them live, less 10 KiB for each"
 OF_A_JOB = "memory of a live job"
@@ -21,14 +26,16 @@ _KIB_A_JOB = 10
 
 
 def measure_crowd(scale: Scale) -> list[Figure]:
-    """`adopted` jobs that sleep, on a node that is said to have so many CPUs, of which an agent has launched the last half."""
+    """`adopted` jobs that sleep, and twice as many, on a node that is said to have so many CPUs.
+
+    An agent has launched the last share of them, and taken up the others.
+    """
     starts: dict[str, list[float]] = {}
     memory: dict[str, float] = {}
-    with agent(cpus=scale.adopted + 1) as measured:
+    with agent(cpus=2 * scale.adopted + 1) as measured:
         _restarts(measured, 1)
-        for share, divisor in _SHARES.items():
-            live = scale.adopted // divisor if divisor else 0
-            _grow(measured, live)
+        for share, part in _SHARES.items():
+            _grow(measured, round(scale.adopted * part))
             memory[share] = measured.memory_kib()
             starts[share] = _restarts(measured, scale.fewer(20))
     return [*_times(starts, scale.adopted), *_sizes(memory, scale.adopted)]
@@ -57,14 +64,14 @@ def _restarts(measured: MeasuredAgent, times: int) -> list[float]:
 
 
 def _times(starts: dict[str, list[float]], adopted: int) -> list[Figure]:
-    bare = starts["no step"]
     figures = [Figure(name=STARTED[share], unit="ms", rounds=[[one] for one in taken]) for share, taken in starts.items()]
-    for name, share, count in (
-        (EACH_OF_ALL, "all of them", adopted),
-        (EACH_OF_A_QUARTER, "a quarter of them", adopted // 4),
+    for name, fewer, more in (
+        (EACH_UP_TO_ALL, "half of them", "all of them"),
+        (EACH_UP_TO_TWICE, "all of them", "twice as many"),
     ):
-        each = [[(one - none) * 1000 / count] for one, none in zip(sorted(starts[share]), sorted(bare), strict=True)]
-        figures.append(Figure(name=name, unit="us", rounds=each))
+        steps = adopted * (_SHARES[more] - _SHARES[fewer])
+        pairs = zip(sorted(starts[fewer]), sorted(starts[more]), strict=True)
+        figures.append(Figure(name=name, unit="us", rounds=[[(later - before) * 1000 / steps] for before, later in pairs]))
     return figures
 
 

@@ -15,7 +15,12 @@ AGENT_TARGETS: tuple[Target, ...] = (
         bench="agent",
         bounds=(
             value(crowd.STARTED["all of them"], 1000, "with all of them live"),
-            times(crowd.EACH_OF_ALL, crowd.EACH_OF_A_QUARTER, 1.25, "as long for each as with a quarter of them"),
+            times(
+                crowd.EACH_UP_TO_TWICE,
+                crowd.EACH_UP_TO_ALL,
+                1.25,
+                "as long for each of twice as many as for each of the last half of them",
+            ),
         ),
         also=tuple(crowd.STARTED.values()),
         floor=(crowd.STARTED["no step"],),

@@ -15,6 +15,6 @@ def measure(scale: Scale) -> list[Figure]:
     A job takes one CPU, so as many run at once as the machine has. Times are those of a job that stamps CLOCK_MONOTONIC itself,
     at the first line of its main and before its _exit, and those at which the agent has offered a report. "Bare" is the same
     step by `spurproc.launch`, without an agent. CPU time: that of the cgroups. Memory: VmRSS of the agent, which
-    has launched the last half of what is live and taken up the others.
+    has launched the last share of what is live and taken up the others.
     """
     return measure_sustained(scale) + measure_way(scale) + measure_crowd(scale) + measure_cancel(scale)

@@ -27,7 +27,7 @@ class Scale:
     steps: int
     """Supervised steps alive at once when their memory is counted."""
     adopted: int
-    """Such steps when their adoption is timed, and a half and a quarter of them."""
+    """Such steps when their adoption is timed, and a half and a quarter of them; for the agent's start also twice as many."""
     load: int
     """Jobs that are submitted at once."""
     idle_s: float
