@@ -105,7 +105,7 @@ def orphan(steps: Steps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
         step = steps.launch(gate.script("exit 42"))
         descriptor = steps.descriptor(step)
         assert descriptor.leader is not None
-        steps.kill(descriptor.supervisor, descriptor.host)
+        steps.kill(descriptor.host, descriptor.supervisor)  # or the host makes a successor
         return Orphan(step, descriptor.leader.pid, gate)
 
     with adopting():

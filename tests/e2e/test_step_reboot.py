@@ -35,7 +35,7 @@ def cut(steps: Steps, say: Told, go: Gate, log: Path, at: str) -> Step:
     else:
         assert say.line() == "up"
     keepers = steps.descriptor(step)
-    for keeper in (keepers.supervisor, keepers.host):
+    for keeper in (keepers.host, keepers.supervisor):  # else the host makes a successor, which lives on
         with suppress(AlreadyGone) if at == "completed" else nullcontext():  # there they may have left by themselves
             steps.kill(keeper)
     go.open()
