@@ -370,7 +370,7 @@ def test_a_cgroup_that_somebody_has_removed_had_nobody_left_in_it(steps: Steps, 
     descriptor = steps.descriptor(step)
     assert descriptor.cgroup is not None
     assert descriptor.leader is not None
-    steps.kill(descriptor.supervisor, descriptor.host, descriptor.leader)
+    steps.kill(descriptor.host, descriptor.supervisor, descriptor.leader)  # or a successor removes it
     with Cgroup.open(descriptor.cgroup.path) as cgroup:
         cgroup.remove(WAIT_S)
     step.wait(WAIT_S, completed=True)
