@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests import cgroup_folder
-from tests.pidfds import open_pidfd
+from tests.pidfds import open_pidfd, wait_reaped
 from tests.reaper import children_of, reaper_pid
 
 # An orphan that has been told to end may need a moment to do so; a test cannot wait for what it holds no handle of.
@@ -96,11 +96,11 @@ def _end_orphans(before: frozenset[tuple[int, bytes]]) -> list[str]:
                 if _stat(pid)[19] != ticks:
                     continue
                 if _ended(pidfd, max(0.0, deadline - time.monotonic())):
-                    _wait_reaped(pidfd)
+                    wait_reaped(pidfd, _ORPHAN_GRACE_S)
                     continue
                 found.append(f"orphan process {_describe(pid)}")
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-                _wait_reaped(pidfd)
+                wait_reaped(pidfd, _ORPHAN_GRACE_S)
     return found
 
 
@@ -117,17 +117,6 @@ def _ended(pidfd: int, timeout_s: float) -> bool:
     poller = select.poll()
     poller.register(pidfd, select.POLLIN)
     return bool(poller.poll(timeout_s * 1000))
-
-
-def _wait_reaped(pidfd: int) -> None:
-    """The reaper reaps at once; POLLHUP (Linux 6.9) tells when. Older kernels: signal 0 to a reaped process is ESRCH."""
-    poller = select.poll()
-    poller.register(pidfd, 0)
-    deadline = time.monotonic() + _ORPHAN_GRACE_S
-    with contextlib.suppress(ProcessLookupError):
-        while time.monotonic() < deadline:
-            signal.pidfd_send_signal(pidfd, 0)
-            poller.poll(10)
 
 
 def _descriptors() -> dict[int, str]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
+import select
+import signal
+import time
 
 from tests.pace import readable
 
@@ -24,3 +28,17 @@ def wait_ended(pidfd: int) -> None:
         assert readable(pidfd, 10)
     finally:
         os.close(pidfd)
+
+
+def wait_reaped(pidfd: int, timeout_s: float = 10) -> None:
+    """Until its parent has reaped a process that has ended, or its time is over: POLLHUP (Linux 6.9) tells when.
+
+    Older kernels: signal 0 to a reaped process is ESRCH.
+    """
+    poller = select.poll()
+    poller.register(pidfd, 0)
+    deadline = time.monotonic() + timeout_s
+    with contextlib.suppress(ProcessLookupError):
+        while time.monotonic() < deadline:
+            signal.pidfd_send_signal(pidfd, 0)
+            poller.poll(10)

@@ -24,7 +24,7 @@ from spurproc.core.tree.members import Containment
 from spurproc.core.tree.termination import KillPlan
 from spurproc.errors import WaitTimeout
 from tests.e2e.test_recorded_run import CONTAINMENTS, KILL
-from tests.pidfds import open_pidfd, wait_ended
+from tests.pidfds import open_pidfd, wait_ended, wait_reaped
 
 _SEE = """
 import json, sys
@@ -71,6 +71,7 @@ def test_a_held_lock_is_no_running_job(tmp_path: Path, containment: str) -> None
         assert run._held.leader is not None
         run._held.leader.send_signal(signal.SIGKILL)
         run._held.leader.wait(10)
+        wait_reaped(run._held.leader.fileno())  # before, the zombie would tell how it ended
     with RecordedRun.open(tmp_path / "run") as later:
         lock = FolderLock.take_within(later._held.files.folder, 10)
         assert lock is not None
