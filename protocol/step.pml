@@ -353,11 +353,15 @@ over:   skip
 proctype S() UNLESS_HUNG {
     byte value; bool executed;
     {
-        /* row 3: S lets go of every copy, and takes the lock anew by a description of its own: who comes between wins */
+        /* row 3: S lets go of every copy, and takes the lock anew by a description of its own. Who comes between is waited for, a while */
         d_step { lock_L = false; lock_message = false; lock_H = 0; lock_S = false };
         if
         :: atomic { lock_free -> owner = BY_S }
-        :: !lock_free -> goto leave
+        :: !lock_free ->
+           if
+           :: atomic { lock_free -> owner = BY_S }
+           :: goto leave
+           fi
         fi;
         if :: !published -> goto leave :: else fi;
 #ifndef BUG_MOVE_BLIND

@@ -8,6 +8,7 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -22,8 +23,10 @@ from spurproc.core.recorded.run import RecordedRun
 from spurproc.core.spawn.plan import SpawnPlan
 from spurproc.core.tree.members import Containment
 from spurproc.core.tree.termination import KillPlan
-from spurproc.errors import WaitTimeout
+from spurproc.errors import Busy, WaitTimeout
+from tests.asleep import await_sleep
 from tests.e2e.test_recorded_run import CONTAINMENTS, KILL
+from tests.e2e.test_recorder_crash import stopped_at
 from tests.pidfds import open_pidfd, wait_ended, wait_reaped
 
 _SEE = """
@@ -165,6 +168,29 @@ def test_a_core_that_was_dumped_is_told(tmp_path: Path, containment: str) -> Non
         run.remove()
     pattern = Path("/proc/sys/kernel/core_pattern").read_text()
     assert pattern[0] in "|/" or list(tmp_path.glob("core*"))
+
+
+def test_a_reader_holds_up_a_removal_only_for_its_moment(tmp_path: Path) -> None:
+    """Of a run that never started: who has the lock might be launching it, and might just look. It is waited for."""
+    with stopped_at("LOCKED", tmp_path, "descendants", ["true"]) as crash:
+        crash.launcher.kill()
+        crash.kill_recorder()
+        with RecordedRun.open(tmp_path / "run") as run:
+            with pytest.raises(Busy, match="launching"), _reader(run):
+                run.remove(timeout_s=0)
+            remover = threading.Thread(target=run.remove, args=(60,))
+            with _reader(run):
+                remover.start()
+                assert remover.native_id is not None
+                await_sleep(remover.native_id, "poll")
+            remover.join()
+    assert not (tmp_path / "run").exists()
+
+
+def _reader(run: RecordedRun) -> FolderLock:
+    lock = FolderLock.take(run._held.files.folder)
+    assert lock is not None
+    return lock
 
 
 def test_its_repr_asks_nobody(tmp_path: Path) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ctypes
 import os
 import socket
+import struct
 import time
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +26,9 @@ from spurproc.proto.launch_record import LAUNCH_NAME
 from spurproc.proto.messages import Launch
 from spurproc.proto.step_folder import StateFolder, StepFolder
 from spurproc.stepd.forking import ForkRequest, fork_supervisor
+from tests.asleep import await_sleep
+from tests.pace import readable
+from tests.reaper import children_of
 from tests.relatives import in_fork
 from tests.steps import WAIT_S, Steps
 
@@ -61,13 +66,48 @@ def test_a_step_that_was_concluded_before_its_supervisor_had_the_lock_never_runs
     link.send(Launch(runtime_id=STEP), (step.folder.fileno(), lock.fileno(), theirs.fileno()))
     link.close()
     theirs.close()
-    lock.close()
+    lock.hand_over()
     with ours:
         ours.settimeout(WAIT_S)
         assert ours.recv(1) == b"", "no supervisor says that it is ready"
     adopted = Step.open(steps.path, STEP)
     assert adopted.wait(WAIT_S, completed=True).reason == "concluded by another host"
     assert not (tmp_path / "ran").exists()
+
+
+def test_who_only_looks_while_the_lock_is_moved_is_waited_for(
+    steps: Steps, published: tuple[StateFolder, StepFolder, FolderLock]
+) -> None:
+    """The supervisor frees the lock that it is given, and takes one of its own: in between a reader may have it for a moment."""
+    state, step, reader = published
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    given = os.open(f"{step.folder.path}/lock", os.O_RDWR | os.O_CLOEXEC)
+    with closing(HostLink.open(state)) as link:
+        link.send(Launch(runtime_id=STEP), (step.folder.fileno(), given, theirs.fileno()))
+        theirs.close()
+        os.close(given)
+        while (supervisor := _supervisor_of(_peer(link))) is None:
+            assert not readable(ours.fileno(), 0), "it has given up"
+        await_sleep(supervisor, "poll")
+    reader.close()
+    with ours:
+        ours.settimeout(WAIT_S)
+        assert b"welcome" in ours.recv(65536)
+    steps.keep(Step.open(steps.path, STEP)).terminate()
+
+
+def _supervisor_of(host: int) -> int | None:
+    """The child that is called so."""
+    for pid in children_of(host):
+        with suppress(FileNotFoundError, ProcessLookupError):  # one that has ended
+            if Path(f"/proc/{pid}/comm").read_text() == f"spurstepd {STEP}\n":
+                return pid
+    return None
+
+
+def _peer(link: HostLink) -> int:
+    """Its pid; unix(7), SO_PEERCRED."""
+    return int(struct.unpack("=iII", link._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0])
 
 
 def _said_elsewhere(step: StepFolder, lock: FolderLock) -> str:

@@ -194,12 +194,13 @@ def test_a_new_file_is_never_one_that_is_there(folder: PrivateFolder, tmp_path: 
 
 
 def test_the_lock_excludes_and_is_free_after_the_last_copy(folder: PrivateFolder) -> None:
-    """A copy of the descriptor keeps it; closing the first one does not free it."""
+    """A copy of the descriptor keeps it where the first one is handed over; that does not free it."""
     lock = FolderLock.take(folder, create=True)
     assert lock is not None
     copy = os.dup(lock.fileno())
     assert FolderLock.take(folder) is None
-    lock.close()
+    lock.hand_over()
+    lock.hand_over()
     lock.close()
     assert FolderLock.take(folder) is None
     os.close(copy)

@@ -49,6 +49,16 @@ def test_a_lock_that_another_shares_is_not_shared_over(folder: PrivateFolder, tm
             again.share()
 
 
+def test_a_lock_that_was_let_go_is_free_though_a_child_has_a_copy(folder: PrivateFolder) -> None:
+    """As one has that another thread has cloned and that is not exec'd yet: it would keep the lock for nobody."""
+    lock = taken(folder)
+    copy = os.dup(lock.fileno())
+    lock.close()
+    lock.close()
+    taken(folder, create=False).close()
+    os.close(copy)
+
+
 def test_a_link_in_the_place_of_the_lock_is_not_followed(folder: PrivateFolder, tmp_path: Path) -> None:
     """Two folders with one lock between them would keep each other out."""
     (tmp_path / "folder" / "lock").symlink_to(tmp_path / "elsewhere")

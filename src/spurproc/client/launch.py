@@ -137,7 +137,7 @@ def _handed_over(state: StateFolder, step: StepFolder, lock: FolderLock, ready: 
 
 
 def _send(state: StateFolder, step: StepFolder, lock: FolderLock, theirs: socket) -> None:
-    """Sent once, and our copies are closed before anything is waited for. Closed, never unlocked."""
+    """Sent once, and our copies are closed before anything is waited for."""
     try:
         with closing(HostLink.open(state)) as link:
             link.send(Launch(runtime_id=step.runtime_id), (step.folder.fileno(), lock.fileno(), theirs.fileno()))
@@ -146,7 +146,7 @@ def _send(state: StateFolder, step: StepFolder, lock: FolderLock, theirs: socket
         raise
     finally:
         theirs.close()
-        lock.close()
+        lock.hand_over()
 
 
 def _ask_to_end(connection: StepConnection) -> None:

@@ -22,7 +22,7 @@ from spurproc.stepd.surroundings import Surroundings
 
 __all__ = ["ForkRequest", "Forked", "fork_supervisor"]
 
-_LOCK_WITHIN_S = 5.0
+_LOCK_WITHIN_S, _MOVED_WITHIN_S = 5.0, 1.0
 _FD_LIMIT = 1 << 20
 _GAVE_UP = 70
 
@@ -117,10 +117,11 @@ def _supervise(request: ForkRequest, channel: socket) -> None:
 def _own_lock(folder: PrivateFolder, passed_fd: int) -> FolderLock | None:
     """The step's lock on an open file description of our own: a fork of the launcher may hold the one that it passed on.
 
-    Freed and taken anew within microseconds; whoever gets in between wins, and this supervisor gives up.
+    Freed and taken anew within microseconds. Who gets in between and only looks is waited for; who stays has won, and this
+    supervisor gives up; and so it does where an end was recorded meanwhile.
     """
     if passed_fd < 0:
         return FolderLock.take_within(folder, _LOCK_WITHIN_S)
     fcntl.flock(passed_fd, fcntl.LOCK_UN)
     os.close(passed_fd)
-    return FolderLock.take(folder)
+    return FolderLock.take_within(folder, _MOVED_WITHIN_S)

@@ -7,6 +7,7 @@ import fcntl
 import os
 import select
 import time
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -31,8 +32,9 @@ class FolderLock:
     """The lock on `<folder>/lock`: who holds it for itself may conclude that nobody else writes there.
 
     A launcher and its recorder share it, one after the other and without a gap: only one of them writes at a time.
-    flock(2) on an open file description of our own, close-on-exec. Never LOCK_UN, which would free the copies that were passed
-    on; never fcntl locks, which any close of the file in this process would free.
+    flock(2) on an open file description of our own, close-on-exec; never fcntl locks, which any close of the file in this process
+    would free. Copies of the descriptor hold it too: those passed on, which LOCK_UN would free, and that of a child which
+    another thread clones meanwhile, until its exec, which only LOCK_UN frees. So who lets go says which: `close`, `hand_over`.
     """
 
     def __init__(self, fd: int) -> None:
@@ -77,7 +79,14 @@ class FolderLock:
         return self._fd
 
     def close(self) -> None:
-        """Let go; the lock is free when the last copy is closed. May be called twice."""
+        """Let go: it is free at once, whoever has a copy. May be called twice, and after `hand_over`."""
+        if self._fd >= 0:
+            with suppress(OSError):  # a file system may refuse it; then the lock is free with the last copy
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
+        self.hand_over()
+
+    def hand_over(self) -> None:
+        """Close this descriptor alone: who was given a copy holds the lock from now on."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

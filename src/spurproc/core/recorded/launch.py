@@ -185,7 +185,7 @@ class _Launch:
             self._channel = RecorderChannel(self._starting.take_channel())
             self._channel.commit()
         finally:
-            self._lock.close()  # close, never unlock: the recorder has a copy, and soon a lock of its own
+            self._lock.hand_over()  # the recorder has a copy, and soon a lock of its own
             if home_fd >= 0:
                 os.close(home_fd)
             held.release()

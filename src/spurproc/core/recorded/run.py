@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 from contextlib import closing
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
 from spurproc.core.cgroup.signal_report import SignalReport
-from spurproc.core.deadline import deadline_after, left_s
+from spurproc.core.deadline import deadline_after, has_passed, left_s
 from spurproc.core.durable.lock import FolderLock
 from spurproc.core.exit_info import ExitInfo, ExitKind, ResourceUsage
 from spurproc.core.observation import Liveness, Observation
@@ -30,6 +31,8 @@ from spurproc.errors import AlreadyGone, Busy, NotCgroup2, SystemCallError, Unsu
 __all__ = ["RecordedRun"]
 
 _RECORDER_END_S = 1.0  # it ends with its last descendant
+_LAUNCHING = "launching"
+_LOOK_MS = 10
 
 
 class RecordedRun:
@@ -108,7 +111,7 @@ class RecordedRun:
         """The notes name nobody. That is no proof where the job may have cut them: its cgroup is asked, where it has one."""
         end = end_of(self._held)
         if end is NotYet.LAUNCHING:
-            return Observation(liveness=Liveness.UNKNOWN, evidence="launching", detail=end.value)
+            return Observation(liveness=Liveness.UNKNOWN, evidence=_LAUNCHING, detail=end.value)
         cgroup = self._held.observe_cgroup()
         if cgroup is not None and cgroup.liveness is not Liveness.GONE:
             return cgroup
@@ -221,9 +224,15 @@ class RecordedRun:
         seen = self.observe()
         if seen.liveness is not Liveness.ALIVE:
             self._await_recorder(left_s(deadline) or 0.0)
-            seen = self.observe()
+            seen = self._observe_settled(deadline)
         if seen.liveness is not Liveness.GONE and self._held.files.folder.is_named():
             raise self._busy(f"not proven empty ({seen.evidence}: {seen.detail})")
+
+    def _observe_settled(self, deadline: float | None) -> Observation:
+        """As `observe`. What looks like a launch under way may be a reader, who holds the lock for the moment of a conclusion."""
+        while (seen := self.observe()).evidence == _LAUNCHING and not has_passed(deadline):
+            select.poll().poll(_LOOK_MS)
+        return seen
 
     def _busy(self, reason: str) -> Busy:
         return Busy(errno.EBUSY, f"cannot remove the run in {self.folder!r}: {reason}")
