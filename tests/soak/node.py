@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from spurproc import Liveness, ProcessIdentity, SpurprocError
+from spurproc import AlreadyGone, Liveness, ProcessIdentity, SpurprocError
 from spurproc.proto.codec import encode
 from spurproc.proto.descriptor import Descriptor
 from spurproc.proto.step_folder import StateFolder
@@ -119,10 +119,13 @@ class Node:
                         yield descriptor
 
     def kill(self, *victims: ProcessIdentity) -> list[int]:
-        """SIGKILL, and back once they are gone. The pids of those that were there."""
-        found = [victim for victim in victims if victim.liveness() is Liveness.ALIVE]
-        self.agent.steps.kill(*found)
-        return [victim.pid for victim in found]
+        """SIGKILL, and back once they are gone. The pids of those that were there: who has done its work ends at any moment."""
+        found = []
+        for victim in (victim for victim in victims if victim.liveness() is Liveness.ALIVE):
+            with suppress(AlreadyGone):
+                self.agent.steps.kill(victim)
+                found.append(victim.pid)
+        return found
 
     def stranger(self, pid: int | None = None) -> None:
         """Somebody who has nothing to do with anything; under the number of one who is dead, where that is free by now."""
