@@ -7,6 +7,8 @@ which becomes `exit`, and `usage`. From something absent a conclusion is drawn o
 from __future__ import annotations
 
 import os
+import select
+import time
 from contextlib import suppress
 from dataclasses import replace
 
@@ -36,6 +38,8 @@ _SENTINEL_ROOM = "exit.tmp"
 # run.json first: what is left of a removal that was cut short reads as "no run", never as one that did not start.
 _NAMES = (RUN_NAME, "exit", _SENTINEL_ROOM, USAGE_NAME, STARTED_NAME, "lock")
 _CORE_FLAG = 0x80
+_IN_TRANSIT_S = 2.0
+_LOOK_MS = 10
 
 
 class RunFolder:
@@ -156,17 +160,25 @@ def remove_files(folder: PrivateFolder) -> None:
     folder.discard_file("lock")
 
 
-def claim(folder: PrivateFolder) -> FolderLock | None:
+def claim(folder: PrivateFolder, within_s: float = _IN_TRANSIT_S) -> FolderLock | None:
     """The lock of a folder to launch into; None if that is in use: by a run, by files of others, or by another launch.
 
-    What a launch left here that was killed before it published its run is cleared away.
+    What a launch left here that was killed before it published its run is cleared away. Its lock is waited for: a child that had
+    not reached its exec may have a copy.
     """
-    names = folder.names()
-    if not _are_unpublished(names):
-        return None
-    lock = FolderLock.take(folder, create=True)
-    if lock is None:
-        return None
+    deadline = time.monotonic() + within_s
+    while _are_unpublished(names := folder.names()):
+        lock = FolderLock.take(folder, create=True)
+        if lock is not None:
+            return _cleared(folder, names, lock)
+        if time.monotonic() >= deadline:
+            break
+        select.poll().poll(_LOOK_MS)
+    return None
+
+
+def _cleared(folder: PrivateFolder, names: list[str], lock: FolderLock) -> FolderLock | None:
+    """`lock`, once these are gone; None, and it is free, where a run was published meanwhile."""
     try:
         in_use = folder.has(RUN_NAME) or folder.has("exit")
         if not in_use:

@@ -140,7 +140,7 @@ class _Launch:
     def _clear(self, folder: PrivateFolder) -> None:
         """Remove what a failed launch wrote, once nobody can write any more: its recorder shares the lock until it has ended."""
         with suppress(AlreadyGone):
-            lock = claim(folder) if not self._claimed else self._take_again(folder)
+            lock = claim(folder, 0.0) if not self._claimed else self._take_again(folder)
             if lock is not None:
                 with lock:
                     remove_files(folder)
