@@ -6,6 +6,7 @@ import ctypes
 import os
 import socket
 import struct
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -16,6 +17,7 @@ import pytest
 
 from spurproc import ExitInfo, ProcessIdentity, RuntimeId, SpawnPlan, Step, StepSpec, SystemCallError
 from spurproc.client.host_link import HostLink
+from spurproc.client.launch import _first_lock
 from spurproc.client.withdrawal import withdrawn
 from spurproc.core.durable.journal import JOURNAL_NAME, Journal
 from spurproc.core.durable.lock import FolderLock
@@ -94,6 +96,23 @@ def test_who_only_looks_while_the_lock_is_moved_is_waited_for(
         ours.settimeout(WAIT_S)
         assert b"welcome" in ours.recv(65536)
     steps.keep(Step.open(steps.path, STEP)).terminate()
+
+
+def test_who_only_looks_at_a_new_folder_is_waited_for(tmp_path: Path) -> None:
+    """A doctor, or a `gc`, may have the lock of the file that the launcher has just made before the launcher has it."""
+    found: list[FolderLock] = []
+    with PrivateFolder.create(tmp_path / ".new") as folder:
+        reader = FolderLock.take(folder, create=True)
+        assert reader is not None
+        launcher = threading.Thread(target=lambda: found.append(_first_lock(folder)))
+        with reader:
+            launcher.start()
+            assert launcher.native_id is not None
+            await_sleep(launcher.native_id, "poll")
+        launcher.join()
+        (lock,) = found
+        with lock:
+            assert FolderLock.take(folder) is None
 
 
 def _supervisor_of(host: int) -> int | None:

@@ -28,6 +28,7 @@ from spurproc.proto.step_folder import NEW_PREFIX, StateFolder, StepFolder
 __all__ = ["launch"]
 
 _READY_WITHIN_S = 30.0
+_LOCK_WITHIN_S = 5.0
 
 
 def launch(
@@ -81,7 +82,8 @@ def _publish(state: StateFolder, record: LaunchRecord) -> tuple[StepFolder, Fold
 
 
 def _first_lock(folder: PrivateFolder) -> FolderLock:
-    lock = FolderLock.take(folder, create=True)
+    """A reader that finds the file before we have its lock may be quicker: it is waited for."""
+    lock = FolderLock.take_within(folder, _LOCK_WITHIN_S, create=True)
     if lock is None:
         raise InvalidArgument(f"cannot launch into {folder.path!r}: it is in use")
     return lock

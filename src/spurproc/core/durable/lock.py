@@ -60,10 +60,10 @@ class FolderLock:
         return cls(fd)
 
     @classmethod
-    def take_within(cls, folder: PrivateFolder, timeout_s: float) -> Self | None:
+    def take_within(cls, folder: PrivateFolder, timeout_s: float, *, create: bool = False) -> Self | None:
         """As `take`, for at most `timeout_s`: a reader holds it for the moment of a conclusion. None if it is still held then."""
         deadline = time.monotonic() + timeout_s
-        while (lock := cls.take(folder)) is None and time.monotonic() < deadline:
+        while (lock := cls.take(folder, create=create)) is None and time.monotonic() < deadline:
             select.poll().poll(_HELD_MS)
         return lock
 
