@@ -179,6 +179,23 @@ def test_what_was_given_up_cannot_be_checked(state: StateDir) -> None:
     Ownership.take(state, timeout_s=0).close()
 
 
+def test_what_was_given_up_is_free_though_a_child_has_a_copy(state: StateDir) -> None:
+    """As one has that another thread has cloned and that is not exec'd yet. The owner that the file names lives: nobody waits."""
+    owned = Ownership.take(state)
+    copy = os.dup(owned._fd)
+    owned.close()
+    Ownership.take(state).close()
+    os.close(copy)
+
+
+def test_a_fork_leaves_the_lock_to_its_owner(state: StateDir) -> None:
+    """It gives up its own copy, and nothing else."""
+    with Ownership.take(state) as owned:
+        assert in_fork(lambda: owned._fd) == -1
+        with pytest.raises(AlreadyOwned):
+            Ownership.take(state)
+
+
 @pytest.mark.needs_root
 def test_a_look_that_is_not_permitted_tells_nothing() -> None:
     """Neither held nor lost: an error, and held again once it can be seen."""

@@ -160,7 +160,17 @@ class Ownership:
             return False
 
     def close(self) -> None:
-        """Give it up; another agent may own the folder from then on. May be called twice."""
+        """Give it up; another agent may own the folder from then on. May be called twice.
+
+        Unlocked, for a child that another thread has cloned has a copy until its exec.
+        """
+        if self._fd >= 0:
+            with suppress(OSError):  # a file system may refuse it; then the lock is free with the last copy
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
+        self.forget()
+
+    def forget(self) -> None:
+        """In a fork: close this descriptor alone, and leave the lock to whom it belongs. May be called twice."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -239,4 +249,4 @@ def _close_in_forks(ownership: Ownership) -> None:
 
 def _close_held() -> None:
     for ownership in list(_held):
-        ownership.close()
+        ownership.forget()
