@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,10 +12,13 @@ import pytest
 
 from spurproc.client.adoption import adopt
 from spurproc.core.durable.journal import JOURNAL_NAME
+from spurproc.core.durable.lock import FolderLock
 from spurproc.core.tree.termination import KillPlan
-from spurproc.inspect.steps.findings import what_comes
+from spurproc.inspect.steps.findings import Finding, find_all, what_comes
 from spurproc.proto.launch_record import LAUNCH_NAME, Hook
+from spurproc.proto.step_folder import StateFolder
 from spurproc.proto.takeover import NotYours
+from tests.asleep import await_sleep
 from tests.fifo import Told
 from tests.inspect_program import COLUMNS, assert_one_line, inspect, inspect_json
 from tests.steps import WAIT_S, Gate, Steps
@@ -136,6 +140,24 @@ def test_fsck_says_what_a_lost_supervisor_comes_to(steps: Steps) -> None:
     assert (found["name"], found["weight"]) == (str(step.runtime_id), "owed")
     assert found["what"] == "nobody supervises it, and its end is not recorded"
     assert found["remedy"].startswith("its leader lives")
+
+
+def test_fsck_takes_who_looks_for_no_supervisor(steps: Steps) -> None:
+    """Another fsck, say: it has the lock for the moment of its look, and is waited for where the supervisor is gone."""
+    step = steps.launch(["cat", "/dev/zero"])
+    descriptor = steps.descriptor(step)
+    steps.kill(descriptor.host, descriptor.supervisor)
+    found: list[Finding] = []
+    looker = threading.Thread(target=lambda: found.extend(find_all(str(steps.path))))
+    with StateFolder.open(steps.path) as state, state.open_step(step.runtime_id) as folder:
+        other = FolderLock.take(folder.folder)
+        assert other is not None
+        with other:
+            looker.start()
+            assert looker.native_id is not None
+            await_sleep(looker.native_id, "poll")
+        looker.join()
+    assert [one.what for one in found] == ["nobody supervises it, and its end is not recorded"]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from spurproc.core.recorded.run import RecordedRun
 from spurproc.core.spawn.plan import SpawnPlan
 from spurproc.core.tree.members import Containment
 from spurproc.core.tree.termination import KillPlan
-from spurproc.errors import Busy, WaitTimeout
+from spurproc.errors import AlreadyGone, Busy, SpurprocError, WaitTimeout
 from tests.asleep import await_sleep
 from tests.e2e.test_recorded_run import CONTAINMENTS, KILL
 from tests.e2e.test_recorder_crash import stopped_at
@@ -185,6 +185,29 @@ def test_a_reader_holds_up_a_removal_only_for_its_moment(tmp_path: Path) -> None
                 await_sleep(remover.native_id, "poll")
             remover.join()
     assert not (tmp_path / "run").exists()
+
+
+def test_a_reader_holds_up_a_termination_only_for_its_moment(tmp_path: Path) -> None:
+    """Of a run that never started, and whose recorder is gone."""
+    refused: list[SpurprocError] = []
+    with stopped_at("LOCKED", tmp_path, "descendants", ["true"]) as crash:
+        crash.launcher.kill()
+        crash.kill_recorder()
+        with RecordedRun.open(tmp_path / "run") as run:
+
+            def terminate() -> None:
+                with pytest.raises(AlreadyGone) as caught:
+                    run.terminate()
+                refused.append(caught.value)
+
+            ender = threading.Thread(target=terminate)
+            with _reader(run):
+                ender.start()
+                assert ender.native_id is not None
+                await_sleep(ender.native_id, "poll")
+            ender.join()
+            assert len(refused) == 1
+            run.remove()
 
 
 def _reader(run: RecordedRun) -> FolderLock:

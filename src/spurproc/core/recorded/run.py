@@ -16,7 +16,7 @@ from spurproc.core.durable.lock import FolderLock
 from spurproc.core.exit_info import ExitInfo, ExitKind, ResourceUsage
 from spurproc.core.observation import Liveness, Observation
 from spurproc.core.process.identity import ProcessIdentity
-from spurproc.core.recorded.end import Ended, NotYet, end_of, info_of
+from spurproc.core.recorded.end import Ended, NotYet, RunEnd, end_of, info_of
 from spurproc.core.recorded.held import HeldRun
 from spurproc.core.recorded.record import RunRecord
 from spurproc.core.recorded.waiting import wait_steps
@@ -144,14 +144,24 @@ class RecordedRun:
 
     def _begun_tree(self, verb: str) -> ProcessTree:
         """The tree as it is now. One whose leader nobody will name any more is reached by its cgroup."""
-        if self._held.refresh().leader is not None:
+        end = self._settled_end()
+        if end is None:
             return self._held.tree()
-        end = end_of(self._held)
         if end is NotYet.UNNAMED or not isinstance(end, NotYet):
             if (cgroup := self._held.cgroup()) is not None:
                 return ProcessTree(cgroup=cgroup)
             raise AlreadyGone(errno.ESRCH, f"cannot {verb} the run in {self.folder!r}: no leader is recorded, and no cgroup left")
         raise Busy(errno.EBUSY, f"cannot {verb} the run in {self.folder!r}: {end.value}")
+
+    def _settled_end(self) -> RunEnd | None:
+        """None for one whose leader is named. Who has the lock without a recorder may be a reader: that one is waited for."""
+        deadline = deadline_after(_RECORDER_END_S)
+        while self._held.refresh().leader is None:
+            end = end_of(self._held)
+            if end is not NotYet.LAUNCHING or self._held.recorder_lives() or has_passed(deadline):
+                return end
+            select.poll().poll(_LOOK_MS)
+        return None
 
     def _await_recorder(self, timeout_s: float) -> None:
         if self._held.recorder is not None:

@@ -23,6 +23,7 @@ from spurproc.proto.takeover import NotYours, conclusion
 
 __all__ = ["Finding", "Weight", "find_all", "what_comes"]
 
+_LOOKER_WITHIN_S = 1.0
 _BY_HOST = "a host takes it over, at the next launch or when somebody waits for it"
 
 
@@ -130,7 +131,9 @@ class _Look:
         return found
 
     def _is_locked(self) -> bool:
-        lock = FolderLock.take(self._step.folder)
+        """Where the supervisor on record is gone, who holds it may only look: that one is waited for."""
+        gone = self._descriptor is not None and self._lives(self._descriptor.supervisor) is Liveness.GONE
+        lock = FolderLock.take_within(self._step.folder, _LOOKER_WITHIN_S if gone else 0.0)
         if lock is None:
             return True
         lock.close()
