@@ -131,8 +131,8 @@ def test_what_killed_launches_and_removals_left_is_swept(tmp_path: Path) -> None
     assert {kept.name: kept.reason for kept in report.kept} == dict.fromkeys(
         (".new-3.1.0-aa", ".new-4.1.0-aa"), "its launch may be beginning"
     )
-    for name in (".new-3.1.0-aa", ".new-4.1.0-aa"):
-        os.utime(state / "runtime" / name, (0, 0))
+    for name, at in ((".new-3.1.0-aa", 0), (".new-4.1.0-aa", 2**32)):  # the clock may have been set back since
+        os.utime(state / "runtime" / name, (at, at))
     assert gc(state).swept == (".new-3.1.0-aa", ".new-4.1.0-aa")
     assert os.listdir(state / "runtime") == []
 
@@ -145,6 +145,7 @@ def test_who_alone_launches_there_sweeps_what_is_young_as_well(tmp_path: Path) -
         write_step(state, RuntimeId(number, 1, 0), (), name=f".new-{number}.1.0-aa")
         (state / "runtime" / f".new-{number}.1.0-aa" / "launch.json").unlink()
     (state / "runtime" / ".new-4.1.0-aa").mkdir(mode=0o700)
+    os.utime(state / "runtime" / ".new-2.1.0-aa", (2**32, 2**32))
     with PrivateFolder.open(state / "runtime" / ".new-3.1.0-aa") as folder, FolderLock.take(folder) or pytest.fail("held"):
         report = sweep(state)
     assert report.swept == (".new-2.1.0-aa", ".new-4.1.0-aa")

@@ -147,7 +147,8 @@ class _Collection:
         return ""
 
     def _is_young(self, folder: PrivateFolder) -> bool:
-        return time.time() - os.fstat(folder.fileno()).st_mtime < self._beginning_s
+        """By the wall clock; one that comes from the future was made before that was set back."""
+        return abs(time.time() - os.fstat(folder.fileno()).st_mtime) < self._beginning_s
 
 
 def _age_s(folder: PrivateFolder, name: str) -> float:
