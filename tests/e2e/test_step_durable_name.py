@@ -99,7 +99,7 @@ def test_who_only_looks_while_the_lock_is_moved_is_waited_for(
 
 
 def test_who_only_looks_at_a_new_folder_is_waited_for(tmp_path: Path) -> None:
-    """A doctor, or a `gc`, may have the lock of the file that the launcher has just made before the launcher has it."""
+    """An fsck, or a `gc`, may have the lock of the file that the launcher has just made before the launcher has it."""
     found: list[FolderLock] = []
     with PrivateFolder.create(tmp_path / ".new") as folder:
         reader = FolderLock.take(folder, create=True)
